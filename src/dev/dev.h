@@ -1,0 +1,159 @@
+/* dev.h - one face for every device; the differences are data (struct dev_caps).
+ *
+ * A device is an array of 4 KiB blocks. Requests are handed over in vectors and run at real queue
+ * depth: dev_submit() starts them, dev_wait() returns when all of the queue's requests are done
+ * and puts each one's result into req.rc. A queue belongs to one thread at a time; dev_queue_get()
+ * takes one from a pool (as many as concurrent callers; a ring each), dev_queue_put() gives it back.
+ *
+ * Short transfers are continued inside; a request ends with rc 0 = all bytes done, or COHORT_EIO /
+ * COHORT_EFULL (ENOSPC) with errno kept in the error record of the waiting thread.
+ *
+ * Durability: WRITE, RESET and dev_allocate() may sit in a volatile cache until a FLUSH that was
+ * *submitted after they completed* has completed. dev_flush_ticket() / dev_flush_done() make that
+ * checkable (R6): take the ticket after your write completed; it is durable once
+ * dev_flush_done() >= ticket. Which thread flushed does not matter.
+ *
+ * Accounting: bytes of WRITE and APPEND are counted by req.split[] at submission, whatever the
+ * outcome; sum of split[] must equal len (asserted). Buffers, offsets and lengths are multiples of
+ * 4 KiB (asserted). Threads: everything may be called by any number of threads.
+ */
+#ifndef CH_DEV_DEV_H
+#define CH_DEV_DEV_H
+
+#include "base/base.h"
+
+enum dev_op { DEV_READ, DEV_WRITE, DEV_APPEND, DEV_FLUSH, DEV_RESET };
+
+struct dev_req {
+    enum dev_op op;
+    uint64_t off; /* bytes; APPEND: start of the zone, replaced by where it was written */
+    size_t len;   /* bytes; FLUSH: 0 */
+    void *buf;    /* borrowed until dev_wait() */
+    uint32_t stream;              /* placement hint; 0 = none */
+    uint32_t split[CH_CAUSES];    /* bytes by cause; writes only */
+    int rc;                       /* result */
+};
+
+struct dev_caps {
+    uint64_t bytes;        /* capacity; files: most that it may grow to */
+    uint32_t block_bytes;  /* I/O unit, 4096 */
+    uint64_t zone_bytes;   /* the device's own zone, 0 = none */
+    uint64_t zone_cap;     /* writable bytes of it */
+    uint64_t unit_bytes;   /* its erase unit where known (sim: superblock), 0 = unknown */
+    uint32_t open_zones_max;
+    uint32_t streams;
+    bool sequential_only;
+    bool volatile_cache;
+    bool growable;         /* a file: blocks appear when written or allocated, RESET returns them */
+};
+
+enum dev_flags { DEV_CREATE = 1, DEV_EXCL = 2, DEV_READONLY = 4, DEV_DIRECT = 8, DEV_BUFFERED = 16 };
+/* DEV_DIRECT: O_DIRECT or an error; DEV_BUFFERED: never; neither: O_DIRECT, else buffered with a
+ * notice. DEV_CREATE makes a missing file (not a block device); DEV_EXCL demands it is new. */
+
+struct dev_counts {
+    uint64_t written[CH_CAUSES]; /* bytes by cause, at submission */
+    uint64_t host_bytes;         /* their sum */
+    uint64_t read_bytes, reads, writes, flushes, resets; /* requests */
+};
+
+struct dev;       /* opaque */
+struct dev_queue; /* opaque */
+
+/* `where`: a file or block device path, or sim:MODEL,bytes=1G,spare=7%,superblock=8M,open=1,
+ * stripe=128K,gc=separate|shared,file=PATH,cache=volatile|none,seed=N. Takes an exclusive lock
+ * (EBUSY). max_bytes: bound of a growable file, 0 = file system. ENODB when missing. */
+CH_NODISCARD int dev_open(const char *where, unsigned flags, uint64_t max_bytes, struct dev **out);
+void dev_close(struct dev *d); /* NULL is legal */
+const struct dev_caps *dev_caps(const struct dev *d);
+const char *dev_name(const struct dev *d);
+/* Bytes that exist now (files: st_size; else capacity). */
+uint64_t dev_size(struct dev *d);
+
+CH_NODISCARD int dev_queue_get(struct dev *d, struct dev_queue **q); /* ENOMEM */
+void dev_queue_put(struct dev_queue *q); /* its requests must have been waited for */
+/* Starts n requests (any n; queued inside beyond the ring's depth). The array is borrowed until
+ * dev_wait(). Never fails as a call: errors come per request. */
+void dev_submit(struct dev_queue *q, struct dev_req *reqs, unsigned n);
+/* Waits for all submitted; returns the first error among them by index, 0 if none. */
+CH_NODISCARD int dev_wait(struct dev_queue *q);
+
+/* One-shot helpers around the above. */
+CH_NODISCARD int dev_io(struct dev *d, struct dev_req *reqs, unsigned n);
+CH_NODISCARD int dev_read(struct dev *d, uint64_t off, void *buf, size_t len);
+CH_NODISCARD int dev_write(struct dev *d, uint64_t off, const void *buf, size_t len,
+                           enum ch_cause cause);
+CH_NODISCARD int dev_flush(struct dev *d);
+CH_NODISCARD int dev_reset(struct dev *d, uint64_t off, uint64_t len); /* discard / punch */
+/* Makes sure that writes to [off, off+len) can't fail for lack of space (files: fallocate, which also
+ * grows the file); EFULL. Nothing on other devices. */
+CH_NODISCARD int dev_allocate(struct dev *d, uint64_t off, uint64_t len);
+
+uint64_t dev_flush_ticket(struct dev *d);
+uint64_t dev_flush_done(struct dev *d);
+
+void dev_counts(struct dev *d, struct dev_counts *out);
+/* The device's own counters; COHORT_UNKNOWN where it does not tell. */
+void dev_physical(struct dev *d, uint64_t *host_bytes, uint64_t *media_bytes);
+
+/* ---- backend interface (dev_*.c only) ----
+ * The generic layer does argument checks, counting and flush tickets, then calls these. A backend
+ * is synchronous per vector from the caller's view: submit starts, wait completes. */
+struct dev_ops {
+    void (*close)(struct dev *d);
+    int (*queue_create)(struct dev *d, void **impl);
+    void (*queue_destroy)(struct dev *d, void *impl);
+    void (*submit)(struct dev *d, void *impl, struct dev_req *reqs, unsigned n);
+    void (*wait)(struct dev *d, void *impl); /* all req.rc set on return */
+    int (*allocate)(struct dev *d, uint64_t off, uint64_t len);
+    uint64_t (*size)(struct dev *d);
+    void (*physical)(struct dev *d, uint64_t *host, uint64_t *media);
+};
+/* Builds the generic part around a backend; used by backends and wrappers. On error `impl` is not
+ * taken. */
+CH_NODISCARD int dev_create(const struct dev_ops *ops, void *impl, const struct dev_caps *caps,
+                            const char *name, struct dev **out);
+void *dev_impl(struct dev *d);
+
+/* ---- wrappers; each takes the inner device and closes it when closed ---- */
+
+/* fault: makes chosen requests fail or the device die. */
+struct dev_fault_plan {
+    uint64_t fail_nth[5];   /* by enum dev_op: the n-th request (1-based) fails once; 0 = never */
+    bool fail_forever;      /* ... and all later ones of that op too */
+    int code;               /* COHORT_EIO or COHORT_EFULL */
+    uint64_t short_nth;     /* the n-th write only writes its first block, then fails */
+    uint64_t slow_ns;       /* delay of each request */
+    uint64_t stop_after_writes; /* after so many WRITE/APPEND requests the power goes: this and all
+                                   later requests fail with EIO and reach nothing; 0 = never */
+};
+CH_NODISCARD int dev_fault_open(struct dev *inner, const struct dev_fault_plan *plan, struct dev **out);
+/* Changes the plan; counters restart. */
+void dev_fault_set(struct dev *d, const struct dev_fault_plan *plan);
+/* Requests seen since the last set, by op. */
+uint64_t dev_fault_seen(struct dev *d, enum dev_op op);
+
+/* trace: writes a binary trace of all writes, resets and flushes to `path` (format: docs/FORMAT.md). */
+CH_NODISCARD int dev_trace_open(struct dev *inner, const char *path, struct dev **out);
+
+/* ---- simulated drive ---- */
+
+/* The drive itself, contents and FTL; outlives the handles opened on it, so that tests can cut the
+ * power and open again. `cfg` text: what follows "sim:" in a URI. */
+struct sim_drive;
+CH_NODISCARD int sim_drive_create(const char *cfg, struct sim_drive **out);
+void sim_drive_destroy(struct sim_drive *s); /* no handle may be open */
+/* EBUSY while another handle is open. */
+CH_NODISCARD int dev_sim_open(struct sim_drive *s, struct dev **out);
+/* Power cut: the open handle's requests all fail from now on; then each 4 KiB block written since
+ * the last completed flush is, drawn from `seed`, kept (newest), rolled back to any version it had
+ * since that flush, torn inside (512-byte sectors new or old) or garbled. With volatile cache off
+ * everything is kept. */
+void sim_drive_crash(struct sim_drive *s, uint64_t seed);
+struct ssd_counts;
+void sim_drive_counts(struct sim_drive *s, struct ssd_counts *out);
+/* Raw access to the stored contents, for tests that damage bytes. */
+void sim_drive_peek(struct sim_drive *s, uint64_t off, void *buf, size_t len);
+void sim_drive_poke(struct sim_drive *s, uint64_t off, const void *buf, size_t len);
+
+#endif

@@ -1,0 +1,78 @@
+/* meta.h - where things are: root records A/B, and the A/B arrays that hold map and zone-table pages.
+ *
+ * Root area: the first META_ROOT_BYTES of the device; root slot A at 0, B at META_ROOT_BYTES / 2, 4 KiB each.
+ * A root is valid iff magic, version, CRC hold; the valid one with the highest sequence counts. The other one is
+ * overwritten by the next store, then flushed (R16).
+ *
+ * Meta arrays: page k of an array has two slots of 4 KiB, in extents of one zone each (state META); a checkpoint
+ * writes the slot that is not current; current = highest checkpoint number <= the root's. So a crash anywhere in a
+ * checkpoint leaves the previous one whole.
+ */
+#ifndef CH_META_META_H
+#define CH_META_META_H
+
+#include "base/base.h"
+
+struct dev;
+enum { META_ROOT_BYTES = 64 << 10, META_VERSION = 1, META_EXTENTS_MAX = 448, META_ARRAYS = 2 };
+enum meta_array_id { META_MAP, META_ZONES };
+
+struct meta_extent { zone_id zone; uint8_t array; };
+struct meta_root { /* in memory; FORMAT.md gives the bytes */
+    uint64_t sequence;      /* of root stores */
+    uint64_t db_id;         /* random, at creation */
+    uint32_t format_version;
+    uint32_t preset, codec; /* as created */
+    uint64_t device_bytes;  /* at creation (not files) */
+    uint64_t log_base, log_bytes;
+    uint64_t zones_base, zone_bytes;
+    uint32_t zones;         /* that exist */
+    uint32_t epoch;         /* of the newest log blocks */
+    uint32_t epoch_min;     /* lowest epoch that may stand at `cut` */
+    lsn_t epoch_start;      /* R10: blocks from here on carry `epoch` */
+    lsn_t cut;              /* log is kept and read from here */
+    lsn_t map_start;        /* R7: MAP records replayed from here */
+    uint64_t checkpoint;    /* number */
+    uint64_t map_pages, zone_pages; /* pages of the two arrays */
+    uint64_t page_high;     /* page-id high-water mark */
+    bool clean;             /* closed cleanly; informative */
+    uint64_t unit_bytes;    /* erase unit as known or probed, 0 = unknown */
+    uint32_t extent_count;
+    struct meta_extent extents[META_EXTENTS_MAX]; /* per array in order of page number */
+};
+
+/* EMAGIC: neither slot was ever a root; EROOT: damaged; EVERSION: newer; EIO; EMISMATCH: device smaller than the
+ * root says (truncated file). */
+CH_NODISCARD int meta_load(struct dev *d, struct meta_root *out);
+/* sequence + 1, written to the other slot, flushed. */
+CH_NODISCARD int meta_store(struct dev *d, struct meta_root *root);
+/* True when the device holds a root record (valid or damaged) or, `*what` naming it, something else that is not
+ * all zeroes in its first 64 KiB. For creation. */
+CH_NODISCARD int meta_probe(struct dev *d, bool *is_root, bool *is_blank);
+/* Encodes / decodes the 4 KiB of a root slot; pure, for tests and fuzzing. */
+void meta_root_encode(const struct meta_root *r, uint8_t *block);
+CH_NODISCARD int meta_root_decode(const uint8_t *block, struct meta_root *out);
+
+/* One array. Which slot is current is memory only, found by reading both. */
+struct meta_array;
+enum { META_PAGE_PAYLOAD = 4096 - 64 }; /* >= 504 * 8 */
+/* Creates the in-memory state of array `id` over the root's extents; pages beyond them need meta_array_extend(). */
+CH_NODISCARD int meta_array_create(struct dev *d, enum meta_array_id id, const struct meta_root *root,
+                                   struct meta_array **out);
+void meta_array_destroy(struct meta_array *a);
+size_t meta_array_memory(const struct meta_array *a);
+/* Reads every page 0 .. pages-1 and hands payloads to visit() in order; picks slots as above. A page of which neither
+ * slot is valid: EMAP naming it. Finds the highest checkpoint number ever used (valid or not accepted). */
+CH_NODISCARD int meta_array_load(struct meta_array *a, uint64_t pages, uint64_t checkpoint,
+                                 int (*visit)(void *arg, uint64_t k, const uint8_t *payload), void *arg);
+uint64_t meta_array_highest(const struct meta_array *a);
+uint64_t meta_array_capacity(const struct meta_array *a); /* pages that its extents hold */
+/* Adds an extent (a META zone). */
+CH_NODISCARD int meta_array_extend(struct meta_array *a, zone_id zone, struct meta_root *root);
+/* Writes payloads of pages ks[0..n) (n <= 64) as checkpoint `number` to their non-current slots; not flushed. */
+CH_NODISCARD int meta_array_write(struct meta_array *a, uint64_t number, const uint64_t *ks, unsigned n,
+                                  const uint8_t *payloads);
+/* After the root that names `number` is durable: what was written with it becomes current. */
+void meta_array_commit(struct meta_array *a, uint64_t number);
+
+#endif

@@ -1,0 +1,74 @@
+/* pack.h - compresses pages one by one and best-fits them into 4 KiB slots, none across a boundary.
+ *
+ * Pure: no I/O, clock or threads. One struct packer per thread at a time (it owns codec contexts).
+ *
+ * Slot: images at 16-byte steps from offset 0; at its end the directory (the reverse map):
+ *     ... { offset/16 (8 bit) | length/16 (8 bit) } x count | count (8) | version (8) | magic 0xC05D (16)
+ *     | CRC-32C (32) over the directory bytes before it (entries, count, version, magic)
+ * entry 0 is the farthest from the end. An image = 24-byte header + 2-byte length + codec output + zero padding to 16:
+ *     0  6  page id     6  8  LSN of the page      14  4  CRC-32C of all other bytes, padding included
+ *    18  2  death time (page_death_pack)           20  2  kind (4) | codec (4) | version (8)
+ *    22  2  dictionary id, 0 = none           24  2  exact bytes n of the codec's output    26  n  output
+ * A page that does not compress to at most PACK_IMAGE_MAX is stored raw and is the whole slot (its own page
+ * header names and protects it).
+ */
+#ifndef CH_PACK_PACK_H
+#define CH_PACK_PACK_H
+
+#include "base/base.h"
+
+enum {
+    PACK_IMAGE_HEADER = 24,
+    PACK_STEP = 16,
+    PACK_IMAGE_MAX = 4096 - 16, /* largest image with its directory: one 16-byte step */
+    PACK_SLOT_IMAGES_MAX = 128,
+};
+enum pack_codec { PACK_NONE = 0, PACK_LZ4 = 1, PACK_ZSTD = 2 };
+enum pack_kind { PACK_FULL = 0, PACK_DELTA = 1 /* reserved */, PACK_OVERFLOW = 2 /* reserved */ };
+
+/* One page to be stored. Either `page` (4096 raw bytes, sealed) to be encoded, or `image` +
+ * `image_bytes` as stored on the device before (GC moves images as they are; image_bytes 4096 =
+ * raw page). */
+struct pack_item {
+    page_id pid;
+    lsn_t lsn;
+    uint16_t death;
+    const void *page;
+    const void *image;
+    uint32_t image_bytes; /* multiple of 16, or 4096 */
+    /* out: */
+    bool carried;    /* left out of this plan: its slot would have been too empty */
+    uint32_t slot;   /* index in the plan's slots */
+    uint32_t offset; /* in the slot, bytes */
+    uint32_t bytes;  /* stored bytes, multiple of 16; 4096 = raw */
+};
+
+struct pack_plan {
+    uint8_t *slots;       /* slot_count x 4096, aligned; owned by the packer, valid until its next build */
+    uint32_t slot_count;
+    uint64_t image_total; /* sum of item.bytes over stored items */
+    uint32_t stored;      /* items not carried */
+};
+
+struct packer;
+/* level: zstd only. max_items <= CH_BATCH_MAX. ENOMEM. */
+CH_NODISCARD int packer_create(enum pack_codec codec, int level, unsigned max_items, struct packer **out);
+void packer_destroy(struct packer *p);
+size_t packer_memory(const struct packer *p);
+/* Encodes and packs n items, best fit decreasing. With `carry`, items of slots filled less than
+ * 3/4 are left out (carried), but never all of them: at least half of the items are stored, so that
+ * batches make progress. Can't fail: a page that a codec refuses is stored raw. */
+void pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry, struct pack_plan *plan);
+/* Decodes the image at offset/bytes of `slot` into page[4096] and checks everything: header, id, CRC, length,
+ * page header. EIMAGE or EPAGE with what was wrong; EVERSION for a newer image version.
+ * `p` may be any packer (contexts are reused) or NULL (slower). */
+CH_NODISCARD int pack_unpack(struct packer *p, const void *slot, uint32_t offset, uint32_t bytes, page_id pid,
+                             void *page);
+/* The images of a packed slot, as its directory says, unverified but within bounds: fills offs/lens (bytes), up to
+ * PACK_SLOT_IMAGES_MAX; 0 when the slot has no valid directory (raw page, empty, garbage). */
+unsigned pack_slot_images(const void *slot, uint32_t *offs, uint32_t *lens);
+struct pack_image_info { page_id pid; lsn_t lsn; uint16_t death; uint8_t kind, codec, version; uint32_t stored; };
+/* Header of an image inside a slot; EIMAGE when out of bounds or damaged (CRC is verified). */
+CH_NODISCARD int pack_image_info(const void *slot, uint32_t offset, uint32_t bytes, struct pack_image_info *out);
+
+#endif

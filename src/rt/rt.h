@@ -1,0 +1,78 @@
+/* rt.h - the only place that knows whether threads, time and chance are real.
+ *
+ * Link-time seam: rt_posix.c now; a simulator's rt_sim.c (seeded baton scheduler, virtual time) later
+ * implements the same functions. Nothing outside rt/ calls pthread_*, clock_gettime or getrandom.
+ *
+ * Lock order is checked, not only described: each mutex has a rank; a thread may lock a mutex only
+ * if its rank is above every rank it holds (equal ranks: only with ascending `order`). Violations
+ * assert. Page latches (buf) are not mutexes; no mutex of rank < RT_RANK_LATCHED may be locked while
+ * a page latch is held, except where buf.h says so.
+ */
+#ifndef CH_RT_RT_H
+#define CH_RT_RT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+
+enum rt_rank {
+    RT_RANK_DB = 5,          /* api: open/close, batches of calls */
+    RT_RANK_CHECKPOINT = 10, /* one checkpoint at a time */
+    RT_RANK_BATCH = 20,      /* btree: one multi-leaf write at a time in its latching stage */
+    RT_RANK_TREE = 30,       /* btree: one structure change at a time in a tree */
+    RT_RANK_CLEANER = 40,    /* buf: one cleaner step at a time */
+    RT_RANK_GC = 45,         /* store: one gc step, one store_write at a time */
+    RT_RANK_LATCHED = 50,    /* from here on: may be taken under page latches */
+    RT_RANK_MAP_SHARD = 55,  /* map: order = shard number */
+    RT_RANK_SPACE = 60,      /* zone table, page-id allocation */
+    RT_RANK_FRAME = 70,      /* buf: frame states */
+    RT_RANK_FREE = 75,       /* buf: free frames */
+    RT_RANK_WAL = 80,        /* wal: buffer and positions */
+    RT_RANK_PARK = 85,       /* buf: latch waiters */
+    RT_RANK_DEV = 90,        /* dev: queues; sim state */
+    RT_RANK_STATS = 95,
+};
+
+struct rt_mutex {
+    pthread_mutex_t m;
+    uint16_t rank;
+    uint16_t order;
+};
+struct rt_cond {
+    pthread_cond_t c;
+};
+struct rt_thread {
+    pthread_t t;
+    void (*fn)(void *);
+    void *arg;
+    const char *name;
+};
+
+void rt_mutex_init(struct rt_mutex *m, enum rt_rank rank, unsigned order);
+void rt_mutex_fini(struct rt_mutex *m);
+void rt_lock(struct rt_mutex *m);
+bool rt_trylock(struct rt_mutex *m); /* no rank check */
+void rt_unlock(struct rt_mutex *m);
+
+void rt_cond_init(struct rt_cond *c);
+void rt_cond_fini(struct rt_cond *c);
+void rt_wait(struct rt_cond *c, struct rt_mutex *m);
+/* False on timeout. */
+bool rt_wait_for(struct rt_cond *c, struct rt_mutex *m, uint64_t ns);
+void rt_signal(struct rt_cond *c);
+void rt_broadcast(struct rt_cond *c);
+
+/* `t` is the caller's memory until rt_join() returned. `name` <= 15 characters. ENOMEM. */
+CH_NODISCARD int rt_spawn(struct rt_thread *t, const char *name, void (*fn)(void *), void *arg);
+void rt_join(struct rt_thread *t);
+
+uint64_t rt_now_ns(void); /* monotonic */
+uint64_t rt_cpu_ns(void); /* CPU time of the process */
+void rt_sleep_ns(uint64_t ns);
+void rt_yield(void);
+uint64_t rt_random(void); /* from the kernel: seeds, epochs */
+/* A place where the simulator may switch threads; nothing in rt_posix. */
+void rt_point(void);
+
+#endif

@@ -1,0 +1,90 @@
+/* zone.h - the table of zones: which are free, open, sealed or being collected; pins and live bytes.
+ *
+ * Pure bookkeeping: no I/O, no clock. Own lock inside (rank SPACE), taken by every function except the
+ * pin functions, which are atomics. Zone z covers slots [first_slot + z * slots, ...) of the device.
+ *
+ * States: FREE -> OPEN -> SEALED -> (COLLECT ->) DEAD -> FREE; META (holds map extents), RETIRED (bad).
+ *   Z1 live_bytes of a zone = sum over the places mapped into it (S3).
+ *   Z2 a zone with in-flight spans (reserved, neither committed nor abandoned) is no victim and not DEAD.
+ *   Z3 slots of a zone are handed out once between two resets (S4).
+ *   Z4 a user stream never takes the last `reserve` free zones (S6).
+ */
+#ifndef CH_SPACE_ZONE_H
+#define CH_SPACE_ZONE_H
+
+#include "base/base.h"
+
+enum zone_state { ZONE_FREE, ZONE_OPEN, ZONE_SEALED, ZONE_COLLECT, ZONE_DEAD, ZONE_META, ZONE_RETIRED };
+enum zone_stream { ZONE_STREAM_USER, ZONE_STREAM_GC, ZONE_STREAMS };
+
+struct zone_config {
+    uint64_t first_slot; /* device slot of zone 0 */
+    uint32_t slots;      /* slots per zone */
+    uint32_t zones_max;  /* table size bound */
+    uint32_t zones;      /* zones that exist now (files grow: zone_grow) */
+    uint32_t reserve;    /* free zones kept for GC */
+};
+struct zone_span { zone_id zone; uint32_t slot_first; uint32_t slot_count; };
+struct zone_info {
+    enum zone_state state;
+    uint32_t cursor;     /* next slot to hand out */
+    uint32_t inflight;
+    uint32_t pins;
+    uint64_t live_bytes;
+    lsn_t empty_lsn;     /* end of the last MAP record that took a place out (S1) */
+    uint32_t generation; /* resets so far */
+};
+
+struct zone_table;
+CH_NODISCARD int zone_table_create(const struct zone_config *cfg, struct zone_table **out);
+void zone_table_destroy(struct zone_table *t);
+size_t zone_table_memory(const struct zone_table *t);
+
+/* Up to `slots` (1 ..) consecutive slots for `stream`; fewer at a zone's end. Opens a FREE zone (lowest
+ * id) as needed. EFULL, nothing changed, when none may be taken: *grow then tells whether adding zones is
+ * possible (zones < zones_max). Zone gets one in-flight mark. */
+CH_NODISCARD int zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots, struct zone_span *out);
+/* The span's images are published (or known dead): in-flight mark gone. */
+void zone_commit(struct zone_table *t, const struct zone_span *s);
+/* After a failed write: slots stay unusable until reset. `retire`: the zone takes no more writes; once
+ * empty it becomes RETIRED instead of FREE. */
+void zone_abandon(struct zone_table *t, const struct zone_span *s, bool retire);
+/* Seals the open zone of a stream early (space pressure, close). */
+void zone_seal(struct zone_table *t, enum zone_stream stream);
+
+zone_id zone_of_slot(const struct zone_table *t, uint64_t slot); /* CH_ZONE_NONE outside */
+uint64_t zone_slot(const struct zone_table *t, zone_id z, uint32_t index);
+void zone_live_add(struct zone_table *t, zone_id z, uint64_t bytes);
+void zone_live_sub(struct zone_table *t, zone_id z, uint64_t bytes, lsn_t lsn);
+
+/* Atomics, no lock (R17): pin, then read the map again; a pinned zone is not reset. */
+void zone_pin(struct zone_table *t, zone_id z);
+void zone_unpin(struct zone_table *t, zone_id z);
+
+/* Greedy victim: the SEALED zone without in-flight spans with the fewest live bytes; it becomes COLLECT.
+ * NOTFOUND when there is none with live < limit_bytes. */
+CH_NODISCARD int zone_victim(struct zone_table *t, uint64_t limit_bytes, zone_id *out);
+/* COLLECT -> SEALED: given up. */
+void zone_victim_release(struct zone_table *t, zone_id z);
+/* SEALED or COLLECT zones with no live byte and nothing in flight become DEAD; then returns one DEAD zone
+ * whose empty_lsn <= durable and that no reader pins; the caller resets it on the device and calls
+ * zone_free() (or zone_retire()). NOTFOUND when none. *wait_lsn (may be NULL): smallest empty_lsn that a
+ * DEAD zone still waits for, 0 = none waits for the log. */
+CH_NODISCARD int zone_next_dead(struct zone_table *t, lsn_t durable, zone_id *out, lsn_t *wait_lsn);
+void zone_free(struct zone_table *t, zone_id z);
+void zone_retire(struct zone_table *t, zone_id z);
+/* FREE -> META for map extents; EFULL. */
+CH_NODISCARD int zone_take_meta(struct zone_table *t, zone_id *out);
+/* Adds zones at the end; EFULL at zones_max. */
+CH_NODISCARD int zone_grow(struct zone_table *t, uint32_t count);
+
+uint32_t zone_count(const struct zone_table *t);
+uint32_t zone_free_count(const struct zone_table *t); /* FREE zones */
+uint32_t zone_dead_count(const struct zone_table *t);
+uint64_t zone_live_total(const struct zone_table *t);
+void zone_info(const struct zone_table *t, zone_id z, struct zone_info *out);
+/* Recovery: installs a zone's state as given (OPEN comes back as SEALED). */
+void zone_restore(struct zone_table *t, zone_id z, const struct zone_info *in);
+bool zone_check(const struct zone_table *t);
+
+#endif

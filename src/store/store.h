@@ -1,0 +1,125 @@
+/* store.h - pages by id, durable and checked; two ways to write behind one struct store_ops, so that
+ * everything above is the same code for in-place and out-of-place.
+ *
+ * Writing is in three steps, so that a batch costs no device flush of its own (R6):
+ *   store_write()    packs and writes images; nothing is published; the pages keep their old places
+ *   store_ready()    tells whether a device flush that began after the write completed is done
+ *   store_publish()  appends the MAP record and changes the map, under the pages' shard locks (S8, R8)
+ * The caller (buf's cleaner) keeps the batch in between and guarantees one write in flight per page id
+ * (S9, R9) and that the log is durable up to every page's LSN before store_write() (S2; asserted).
+ *
+ * Locks: one mutex (rank GC) serialises store_write, store_publish, gc_step; reads take none. None of these may
+ * be called under a page latch, except store_read() and store_pid_alloc().
+ */
+#ifndef CH_STORE_STORE_H
+#define CH_STORE_STORE_H
+
+#include "base/base.h"
+#include "meta/meta.h"
+#include "pack/pack.h"
+#include "space/map.h"
+#include "space/zone.h"
+
+struct dev;
+struct wal;
+
+enum store_kind { STORE_OOP, STORE_INPLACE };
+struct store_config {
+    enum store_kind kind;
+    bool double_write;      /* in place: with a double-write buffer (R20) */
+    struct dev *dev;
+    enum pack_codec codec;
+    int codec_level;
+    uint64_t zones_base, zone_bytes; /* data area on the device */
+    uint32_t zones, zones_max;
+    uint64_t pages_max;
+    unsigned batch_pages;   /* most pages per store_write, <= CH_BATCH_MAX */
+    unsigned space_target;  /* percent; growable devices */
+    bool growable, discard;
+    uint32_t inplace_first_zone; /* in place: home slot of page id p = first slot of this zone + p */
+};
+/* In place: zones [0, this) hold the double-write area; store_format() takes them (state META); boot then takes the
+ * zones of the meta arrays and sets inplace_first_zone behind them. */
+uint32_t store_inplace_dblwr_zones(uint64_t zone_bytes);
+
+struct store_page {
+    page_id pid;
+    lsn_t lsn;
+    void *page;      /* 4096 bytes, aligned, a private copy: store_write() may note the write and seal it */
+    bool carried;    /* out: not written this time; still dirty */
+    place_t place;   /* out */
+};
+/* A written, not yet published batch; the caller's memory, zeroed before store_write(). */
+struct store_batch {
+    unsigned count;          /* pages written */
+    page_id pids[CH_BATCH_MAX];
+    place_t places[CH_BATCH_MAX];
+    struct zone_span spans[CH_BATCH_MAX];
+    unsigned span_count;
+    uint64_t flush_ticket;
+};
+
+struct store;
+struct store_counts {
+    uint64_t page_writes, page_write_stored, carried;
+    uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost; /* lost: races lost, orphans */
+    uint64_t zones_reset, retired;
+};
+
+/* An empty store over zones that exist; then either format or restore (below). The log comes later. */
+CH_NODISCARD int store_create(const struct store_config *cfg, struct store **out);
+void store_destroy(struct store *s);
+void store_set_wal(struct store *s, struct wal *w);
+size_t store_memory(const struct store *s);
+struct map *store_map(struct store *s);
+struct zone_table *store_zones(struct store *s);
+
+/* Reads a page; NOTFOUND when it has no image; EPAGE / EIMAGE / EIO. Latches allowed. `buf` aligned. */
+CH_NODISCARD int store_read(struct store *s, page_id pid, void *buf);
+/* n <= 64 pages in parallel at real queue depth; rc per page. */
+void store_read_many(struct store *s, const page_id *pids, void *const *bufs, int *rcs, unsigned n);
+
+/* `carry` allows leaving out pages of badly filled slots. EFULL: no zone; the caller runs store_gc_step() and tries
+ * again, nothing was written. EIO: failed writes were abandoned and retried elsewhere in vain. */
+CH_NODISCARD int store_write(struct store *s, struct store_page *pages, unsigned n, bool carry, struct store_batch *out);
+bool store_ready(struct store *s, const struct store_batch *b);
+/* Ready batches only (asserted). Needs log room: may wait (SYSTEM class). EFAILED when the log failed. */
+CH_NODISCARD int store_publish(struct store *s, const struct store_batch *b);
+/* Forgets a written batch (log failed, closing): its slots become dead space. */
+void store_drop(struct store *s, const struct store_batch *b);
+
+/* Page ids. free: appends MAP records pid -> none, then the ids may be reused. Caller: no write in flight. */
+CH_NODISCARD int store_pid_alloc(struct store *s, page_id *out);
+CH_NODISCARD int store_pid_free(struct store *s, const page_id *pids, unsigned n);
+/* Recovery met a page that has no image yet: its id is in use. ENOMEM, EFULL. */
+CH_NODISCARD int store_pid_note(struct store *s, page_id pid);
+
+/* One bounded step of garbage collection: resets what is dead, then moves one victim if free zones are low or the
+ * space target is exceeded. *did: whether it did anything. `urgent`: free a zone now, forcing flushes.
+ * EFULL when urgent and nothing can be gained. */
+CH_NODISCARD int store_gc_step(struct store *s, bool urgent, bool *did);
+bool store_gc_wanted(const struct store *s);
+/* Admission (R11): whether `new_pages` more pages may be created, given `dirty_new` that have no place yet. */
+bool store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages);
+
+/* Replays a MAP record (unconditionally, absolute; R7). ELOG when malformed. */
+enum { STORE_RECORD_MAP = 1 }; /* log record type owned by store */
+CH_NODISCARD int store_replay(struct store *s, const uint8_t *data, uint32_t bytes);
+/* After pass 1: recounts live bytes of every zone from the map; EMAP when places overlap zones wrongly. Zones without
+ * live bytes become free (after reset), others sealed. */
+CH_NODISCARD int store_reconcile(struct store *s);
+/* In place, before pass 1: repairs torn pages from a batch that is not retired (R20). *repaired counts. */
+CH_NODISCARD int store_repair(struct store *s, unsigned *repaired);
+/* Formats the data area of a new database (in place: double-write area). */
+CH_NODISCARD int store_format(struct store *s);
+
+/* Zone table pages for the checkpoint (payload META_PAGE_PAYLOAD bytes each). */
+uint64_t store_zone_pages(const struct store *s);
+void store_zone_page_copy(struct store *s, uint64_t k, uint8_t *payload);
+CH_NODISCARD int store_zone_page_load(struct store *s, uint64_t k, const uint8_t *payload);
+
+void store_counts(struct store *s, struct store_counts *out);
+/* Verifies S3 and that each place of the map reads back as its page; calls report per finding; returns findings. */
+uint64_t store_verify(struct store *s, void (*report)(void *arg, const char *line), void *arg);
+
+#endif

@@ -1,0 +1,96 @@
+/* wal.h - the log: append bytes, make them durable in groups, read them back. Knows no record's meaning.
+ *
+ * The log is a ring of 4 KiB blocks on a device; LSN = byte position since creation, block headers
+ * included; block of an LSN = LSN / 4096 % blocks. A record's LSN is its end. Blocks, once a flush wrote
+ * them, are never rewritten (R10): a flush pads its last block. Block header, 40 bytes:
+ *    0 4 CRC-32C of bytes 4..4095   4 4 magic 0xC0106001   8 8 LSN of the block's start
+ *   16 8 durable LSN when written (R10)   24 4 epoch   28 2 used bytes, header included
+ *   30 2 offset of the first record that starts here, 0 = none   32 8 database id
+ * Record: 4 length of payload | 1 type | 3 reserved 0 | payload; may span blocks; starts at any byte.
+ *
+ * Threads: all functions, any thread. Lock rank WAL. wal_append() never waits; wal_reserve() and
+ * wal_flush() may, and must be called without page latches or shard locks.
+ */
+#ifndef CH_WAL_WAL_H
+#define CH_WAL_WAL_H
+
+#include "base/base.h"
+
+struct dev;
+enum { WAL_BLOCK = 4096, WAL_BLOCK_HEADER = 40, WAL_RECORD_HEADER = 8, WAL_RECORD_MAX = 1 << 20 };
+
+struct wal_config {
+    struct dev *dev;
+    uint64_t base, bytes;   /* the ring on the device; bytes >= 16 blocks */
+    uint64_t buffer_bytes;  /* memory for blocks not yet written; >= 64 KiB */
+    uint64_t db_id;
+    uint32_t epoch;         /* of new blocks */
+    lsn_t start;            /* first LSN to append at, multiple of 4096 */
+    lsn_t cut;              /* oldest LSN kept */
+    unsigned user_percent;  /* share of the ring that WAL_USER reservations may fill, e.g. 75 */
+};
+struct wal;
+CH_NODISCARD int wal_create(const struct wal_config *cfg, struct wal **out);
+void wal_destroy(struct wal *w); /* appended but unflushed bytes are lost */
+size_t wal_memory(const struct wal *w);
+
+/* Who asks for room (R11): SYSTEM (MAP records, checkpoint, undo) may use all of the ring. */
+enum wal_class { WAL_USER, WAL_SYSTEM };
+struct wal_ticket { uint64_t bytes; };
+/* Grants room, not position (R8), for records of `bytes` payload and header bytes in all (as much as may
+ * be appended under this ticket). Waits while the buffer or the ring is too full: it then flushes itself
+ * where that helps, and calls nothing upward: who must make room is woken through wal_pressure().
+ * EFAILED after a failed write; EFULL when wal_set_full() says waiting is pointless. */
+CH_NODISCARD int wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_ticket *t);
+/* Gives the rest of the ticket back. A zeroed ticket is fine. */
+void wal_release(struct wal *w, struct wal_ticket *t);
+
+struct wal_part { const void *data; uint32_t bytes; };
+/* Appends one record from parts (payload <= WAL_RECORD_MAX), charged to the ticket (too small = assert);
+ * returns its LSN (end). Never waits, never fails. `cause`: CH_WAL or CH_META, for the accounting. */
+lsn_t wal_append(struct wal *w, struct wal_ticket *t, uint8_t type, enum ch_cause cause,
+                 const struct wal_part *parts, unsigned n);
+
+/* Everything up to `lsn` durable: in a group with whoever else waits; one leader writes and flushes.
+ * EFAILED (sticky) after the first failed write or flush. */
+CH_NODISCARD int wal_flush(struct wal *w, lsn_t lsn);
+/* Starts (or joins) a device flush that begins after this call, even when nothing is left to write. */
+CH_NODISCARD int wal_flush_force(struct wal *w);
+lsn_t wal_end(struct wal *w);     /* where the next record may start: lower bound for R3 */
+lsn_t wal_durable(struct wal *w);
+lsn_t wal_cut(struct wal *w);
+bool wal_failed(struct wal *w);
+/* Bytes of the ring in use, reservations included, and its size. */
+void wal_usage(struct wal *w, uint64_t *used, uint64_t *size);
+/* Forgets everything below `cut`; the root that says so must be durable (R16). */
+void wal_truncate(struct wal *w, lsn_t cut);
+/* Blocks until ring use is above `percent`, somebody waits for room, wal_wake(), or `ns` passed; true when
+ * room is wanted. For the checkpoint thread. */
+bool wal_pressure(struct wal *w, unsigned percent, uint64_t ns);
+void wal_wake(struct wal *w);
+/* Waiting user reservations return EFULL while set. */
+void wal_set_full(struct wal *w, bool full);
+struct wal_counts { uint64_t flushes, records, record_bytes[CH_CAUSES], padding_bytes; };
+void wal_counts(struct wal *w, struct wal_counts *out);
+
+/* ---- reading back ---- */
+struct wal_scan_config {
+    struct dev *dev;
+    uint64_t base, bytes;
+    uint64_t db_id;
+    lsn_t from;          /* a record boundary: the root's cut */
+    uint32_t epoch_min;  /* epoch of the block at `from` is at least this */
+    lsn_t epoch_start;   /* blocks at or after this LSN have ... */
+    uint32_t epoch;      /* ... exactly this epoch (the newest) */
+};
+struct wal_record { lsn_t start, end; uint8_t type; const uint8_t *data; uint32_t bytes; };
+struct wal_scan;
+CH_NODISCARD int wal_scan_open(const struct wal_scan_config *cfg, struct wal_scan **out);
+/* Next record, valid until the next call. NOTFOUND at the tail. ELOG when a bad block lies below the durable
+ * LSN that a later valid block carries (R10), when a record is malformed, or when `from` itself is unreadable. EIO. */
+CH_NODISCARD int wal_scan_next(struct wal_scan *s, struct wal_record *out);
+/* After NOTFOUND: the LSN, multiple of 4096, where new blocks may start: behind the last whole record's block. */
+lsn_t wal_scan_tail(const struct wal_scan *s);
+void wal_scan_close(struct wal_scan *s);
+
+#endif
