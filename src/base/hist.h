@@ -4,7 +4,9 @@
 
 #include "base/base.h"
 
-enum { CH_HIST_BUCKETS = 64 * 40 };
+enum {
+    CH_HIST_BUCKETS = 64 * 40
+};
 
 struct ch_hist {
     uint64_t count[CH_HIST_BUCKETS];

@@ -1,1 +1,618 @@
-/* boot.c */
+/* boot.c - opening and closing as one table of steps.
+ *
+ *   step        new database                           existing one
+ *   root        choose the layout                      read the root record
+ *   memory      checkpoint buffer                      same
+ *   store       empty store                            same; double-write repair (R20) before the map is used
+ *   arrays      extents of map and zone table          from the root; checkpoint loaded
+ *   log         first epoch                            pass 1, then a new epoch behind the tail (R10)
+ *   cache       page cache
+ *   tree        format the main tree's root            zones reconciled, pass 2, page ids rebuilt
+ *   checkpoint  first root record                      cuts the log that was replayed
+ *   threads     cleaner, checkpoints, delayed flushes
+ *
+ * Each step that fails is undone together with those before it, in reverse order. A crash while a database is created
+ * leaves no valid root record: the next opener sees a blank device and, if asked to, creates it again.
+ */
+#include "base/log.h"
+#include "base/options.h"
+#include "boot/boot_internal.h"
+#include "buf/buf.h"
+#include "dev/dev.h"
+#include "page/page.h"
+#include "store/store.h"
+#include "wal/wal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    BOOT_ZONES_MIN = 16,
+    BOOT_ZONES_FIRST = 8, /* of a growing file */
+    BOOT_FRAMES_PER_BATCH = 16,
+    BOOT_PAGES_PER_SLOT = 8, /* page ids per slot of capacity: compression beyond 8 is not used */
+    BOOT_WAL_USER_PERCENT = 75,
+};
+
+#define KIB UINT64_C(1024)
+#define MIB (KIB * KIB)
+/* What an unbounded file is laid out for; it may still grow to what the file system holds. */
+#define BOOT_FILE_BYTES (4 * KIB * MIB)
+
+/* ---- layout ---- */
+
+static bool
+is_inplace(uint64_t preset)
+{
+    return preset == COHORT_PRESET_INPLACE || preset == COHORT_PRESET_INPLACE_ATOMIC;
+}
+
+static enum pack_codec
+choose_codec(uint64_t preset, uint64_t codec)
+{
+    switch (codec) {
+    case COHORT_CODEC_NONE:
+        return PACK_NONE;
+    case COHORT_CODEC_LZ4:
+        return PACK_LZ4;
+    case COHORT_CODEC_ZSTD:
+        return PACK_ZSTD;
+    default:
+        break;
+    }
+    return preset == COHORT_PRESET_COHORT || preset == COHORT_PRESET_OOP_PACK ? PACK_LZ4 : PACK_NONE;
+}
+
+static uint64_t
+layout_bytes(const struct db *db)
+{
+    const struct dev_caps *caps = dev_caps(db->dev);
+
+    return caps->growable && db->opts.max_bytes == 0 ? ch_min_u64(caps->bytes, BOOT_FILE_BYTES)
+                                                     : caps->bytes;
+}
+
+static int
+layout_new(struct db *db)
+{
+    const struct dev_caps *caps = dev_caps(db->dev);
+    struct meta_root *r = &db->root;
+    uint64_t bytes = layout_bytes(db);
+    uint64_t log_end;
+
+    r->db_id = rt_random() | 1;
+    r->format_version = META_VERSION;
+    r->preset = (uint32_t)db->opts.preset;
+    r->codec = (uint32_t)choose_codec(db->opts.preset, db->opts.codec);
+    r->device_bytes = caps->growable ? 0 : caps->bytes;
+    r->unit_bytes = caps->unit_bytes;
+    r->zone_bytes = db->opts.zone_bytes;
+    if (r->zone_bytes == 0)
+        r->zone_bytes = ch_clamp_u64(bytes / 1024, 256 * KIB, 64 * MIB) / (64 * KIB) * (64 * KIB);
+    if (r->zone_bytes % CH_PAGE_BYTES != 0 || r->zone_bytes < 64 * KIB)
+        return CH_FAIL(COHORT_EOPTION, "zone_bytes %" PRIu64 ": not a multiple of 4096 of at least 64K",
+                       r->zone_bytes);
+    r->log_bytes = db->opts.log_bytes;
+    if (r->log_bytes == 0)
+        r->log_bytes = ch_clamp_u64(bytes / (caps->growable && db->opts.max_bytes == 0 ? 128 : 32),
+                                    MIB, 256 * MIB);
+    r->log_base = META_ROOT_BYTES;
+    log_end = ch_round_up(r->log_base + ch_max_u64(r->log_bytes, 256 * KIB), r->zone_bytes);
+    r->log_bytes = log_end - r->log_base;
+    r->zones_base = log_end;
+    if (caps->bytes < log_end || (caps->bytes - log_end) / r->zone_bytes < BOOT_ZONES_MIN)
+        return CH_FAIL(COHORT_EMISMATCH, "%s: %" PRIu64 " bytes are too few for a log of %" PRIu64
+                       " and %d zones of %" PRIu64, dev_name(db->dev), caps->bytes, r->log_bytes,
+                       BOOT_ZONES_MIN, r->zone_bytes);
+    r->zones = caps->growable ? BOOT_ZONES_FIRST : (uint32_t)((caps->bytes - log_end) / r->zone_bytes);
+    r->epoch = 1;
+    r->epoch_min = 1;
+    r->epoch_start = r->cut = r->map_start = WAL_BLOCK;
+    return 0;
+}
+
+static uint32_t
+zones_max(const struct db *db)
+{
+    uint64_t n = (dev_caps(db->dev)->bytes - db->root.zones_base) / db->root.zone_bytes;
+
+    return (uint32_t)ch_clamp_u64(n, db->root.zones, UINT32_MAX / 2);
+}
+
+/* Options that were fixed at creation must agree or be left open. */
+static int
+match_options(const struct db *db)
+{
+    const struct meta_root *r = &db->root;
+
+    if (db->opts.preset != COHORT_PRESET_COHORT && db->opts.preset != r->preset)
+        return CH_FAIL(COHORT_EMISMATCH, "%s: created with another preset (%" PRIu32 ", not %" PRIu64 ")",
+                       dev_name(db->dev), r->preset, db->opts.preset);
+    if (db->opts.zone_bytes != 0 && db->opts.zone_bytes != r->zone_bytes)
+        return CH_FAIL(COHORT_EMISMATCH, "%s: zone_bytes is %" PRIu64 " since creation",
+                       dev_name(db->dev), r->zone_bytes);
+    if (db->opts.log_bytes != 0 && db->opts.log_bytes > r->log_bytes)
+        return CH_FAIL(COHORT_EMISMATCH, "%s: log_bytes is %" PRIu64 " since creation",
+                       dev_name(db->dev), r->log_bytes);
+    return 0;
+}
+
+static int
+step_root(struct db *db)
+{
+    static const uint8_t zeroes[CH_PAGE_BYTES] __attribute__((aligned(4096)));
+    int rc;
+
+    if (!db->fresh) {
+        rc = meta_load(db->dev, &db->root);
+        return rc != 0 ? rc : match_options(db);
+    }
+    rc = layout_new(db);
+    if (rc != 0)
+        return rc;
+    rc = dev_allocate(db->dev, 0, db->root.zones_base + (uint64_t)db->root.zones * db->root.zone_bytes);
+    /* Roots of an earlier database must not win over ours. */
+    if (rc == 0)
+        rc = dev_write(db->dev, 0, zeroes, sizeof(zeroes), CH_META);
+    if (rc == 0)
+        rc = dev_write(db->dev, META_ROOT_BYTES / 2, zeroes, sizeof(zeroes), CH_META);
+    return rc != 0 ? rc : dev_flush(db->dev);
+}
+
+/* ---- memory, store, arrays ---- */
+
+static int
+step_memory(struct db *db)
+{
+    db->ckpt_buf = ch_alloc_aligned((size_t)64 * META_PAGE_PAYLOAD);
+    if (db->ckpt_buf == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "checkpoint buffer");
+    return 0;
+}
+
+static void
+undo_memory(struct db *db)
+{
+    ch_free_aligned(db->ckpt_buf);
+    free(db->zone_page_crc);
+}
+
+static uint64_t
+array_zones(const struct db *db, uint64_t pages)
+{
+    return ch_div_up(pages * 2 * CH_PAGE_BYTES, db->root.zone_bytes);
+}
+
+/* In place, everything is laid out at creation: double-write area, extents, home slots. */
+static void
+inplace_layout(const struct db *db, uint32_t *first_zone, uint64_t *pages_max)
+{
+    uint64_t slots = db->root.zone_bytes / CH_PAGE_BYTES;
+    uint32_t zmax = zones_max(db);
+    uint64_t dbl = store_inplace_dblwr_zones(db->root.zone_bytes);
+    uint64_t ext;
+
+    if (!db->fresh) {
+        ext = db->root.extent_count;
+    } else {
+        ext = array_zones(db, ch_div_up(zmax * slots, MAP_PAGE_ENTRIES) + 1) +
+              array_zones(db, zmax / 64 + 1);
+    }
+    *first_zone = (uint32_t)(dbl + ext);
+    *pages_max = zmax > *first_zone ? (zmax - *first_zone) * slots : 1;
+}
+
+static unsigned
+batch_pages(const struct db *db)
+{
+    return (unsigned)ch_clamp_u64(db->opts.cache_bytes / CH_PAGE_BYTES / BOOT_FRAMES_PER_BATCH, 16, 128);
+}
+
+static int
+step_store(struct db *db)
+{
+    const struct dev_caps *caps = dev_caps(db->dev);
+    struct store_config cfg = {
+        .kind = is_inplace(db->root.preset) ? STORE_INPLACE : STORE_OOP,
+        .double_write = db->root.preset == COHORT_PRESET_INPLACE,
+        .dev = db->dev,
+        .codec = db->opts.codec == COHORT_CODEC_DEFAULT ? (enum pack_codec)db->root.codec
+                                                        : choose_codec(db->root.preset, db->opts.codec),
+        .codec_level = (int)db->opts.codec_level,
+        .zones_base = db->root.zones_base,
+        .zone_bytes = db->root.zone_bytes,
+        .zones_max = zones_max(db),
+        .batch_pages = batch_pages(db),
+        .space_target = (unsigned)db->opts.space_target,
+        .growable = caps->growable,
+        .discard = db->opts.discard != 0,
+    };
+    int rc;
+
+    if (cfg.kind == STORE_INPLACE) {
+        inplace_layout(db, &cfg.inplace_first_zone, &cfg.pages_max);
+        cfg.zones = cfg.zones_max;
+        db->root.zones = cfg.zones;
+    } else {
+        uint64_t slots = (uint64_t)cfg.zones_max * (cfg.zone_bytes / CH_PAGE_BYTES);
+        uint64_t size = dev_size(db->dev);
+
+        /* A file may have grown since the last checkpoint. */
+        if (caps->growable && size > cfg.zones_base)
+            db->root.zones = (uint32_t)ch_clamp_u64((size - cfg.zones_base) / cfg.zone_bytes,
+                                                    db->root.zones, cfg.zones_max);
+        cfg.zones = db->root.zones;
+        cfg.pages_max = slots * BOOT_PAGES_PER_SLOT;
+    }
+    rc = store_create(&cfg, &db->store);
+    if (rc != 0)
+        return rc;
+    if (db->fresh)
+        rc = store_format(db->store);
+    else
+        rc = store_repair(db->store, &db->repaired_pages); /* R20: before pass 1 */
+    if (rc != 0) {
+        store_destroy(db->store);
+        db->store = NULL;
+    }
+    return rc;
+}
+
+static void
+undo_store(struct db *db)
+{
+    store_destroy(db->store);
+}
+
+static void
+undo_arrays(struct db *db)
+{
+    for (int i = 0; i < META_ARRAYS; i++)
+        meta_array_destroy(db->arrays[i]);
+}
+
+static int
+step_arrays(struct db *db)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < META_ARRAYS; i++)
+        rc = meta_array_create(db->dev, (enum meta_array_id)i, &db->root, &db->arrays[i]);
+    if (rc == 0 && db->fresh && is_inplace(db->root.preset)) {
+        uint64_t slots = db->root.zone_bytes / CH_PAGE_BYTES;
+        uint64_t map_zones = array_zones(db, ch_div_up(zones_max(db) * slots, MAP_PAGE_ENTRIES) + 1);
+        uint64_t zone_zones = array_zones(db, zones_max(db) / 64 + 1);
+
+        for (uint64_t i = 0; rc == 0 && i < map_zones + zone_zones; i++) {
+            zone_id z;
+
+            rc = zone_take_meta(store_zones(db->store), &z);
+            if (rc == 0)
+                rc = meta_array_extend(db->arrays[i < map_zones ? META_MAP : META_ZONES], z, &db->root);
+        }
+    }
+    if (rc == 0 && !db->fresh)
+        rc = checkpoint_load(db);
+    if (rc != 0)
+        undo_arrays(db);
+    return rc;
+}
+
+/* ---- log, cache, tree ---- */
+
+static uint64_t
+wal_buffer_bytes(const struct db *db)
+{
+    return ch_clamp_u64(db->opts.cache_bytes / 32, 256 * KIB, 4 * MIB);
+}
+
+static int
+step_log(struct db *db)
+{
+    struct wal_config cfg = {
+        .dev = db->dev,
+        .base = db->root.log_base,
+        .bytes = db->root.log_bytes,
+        .buffer_bytes = wal_buffer_bytes(db),
+        .db_id = db->root.db_id,
+        .user_percent = BOOT_WAL_USER_PERCENT,
+        .cut = db->root.cut,
+        .start = db->root.cut,
+    };
+    int rc = 0;
+
+    if (!db->fresh) {
+        rc = recover_pass_map(db, &cfg.start);
+        if (rc != 0)
+            return rc;
+        /* R10: what stands behind the tail must never be read again. The flush inside also makes durable what pass 1
+         * read from a cache, before any zone that it emptied is written again (S1). */
+        db->root.epoch++;
+        db->root.epoch_start = cfg.start;
+        db->root.clean = false;
+        rc = meta_store(db->dev, &db->root);
+        if (rc != 0)
+            return rc;
+    }
+    cfg.epoch = db->root.epoch;
+    rc = wal_create(&cfg, &db->wal);
+    if (rc == 0)
+        store_set_wal(db->store, db->wal);
+    return rc;
+}
+
+static void
+undo_log(struct db *db)
+{
+    wal_destroy(db->wal);
+}
+
+static int
+step_cache(struct db *db)
+{
+    struct buf_config cfg = {
+        .store = db->store,
+        .wal = db->wal,
+        .cache_bytes = db->opts.cache_bytes,
+        .pages_max = map_pages_max(store_map(db->store)),
+        .batch_pages = batch_pages(db),
+        .background = db->opts.background != 0,
+    };
+
+    return buf_create(&cfg, &db->buf);
+}
+
+static void
+undo_cache(struct db *db)
+{
+    buf_destroy(db->buf);
+}
+
+static bool
+keep_resident(void *arg, page_id pid)
+{
+    struct db *db = arg;
+
+    return buf_is_resident(db->buf, pid);
+}
+
+static int
+recover_tree(struct db *db)
+{
+    struct buf_ref ref;
+    int rc = recover_pass_redo(db, db->root.epoch_start);
+
+    if (rc != 0)
+        return rc;
+    map_pid_rebuild(store_map(db->store), keep_resident, db);
+    rc = buf_fix(db->buf, BOOT_ROOT_MAIN, BUF_SHARED, &ref);
+    if (rc == COHORT_NOTFOUND)
+        return CH_FAIL(COHORT_ECORRUPT, "%s: the root page of the main tree is missing", dev_name(db->dev));
+    if (rc == 0)
+        buf_unfix(db->buf, &ref);
+    return rc;
+}
+
+static int
+step_tree(struct db *db)
+{
+    struct buf_ref ref;
+    int rc;
+
+    bt_init(&db->main, db->buf, db->wal, BOOT_TREE_MAIN, BOOT_ROOT_MAIN);
+    db->main.batch_leaves_max = ch_clamp_u64(db->opts.cache_bytes / CH_PAGE_BYTES / 8, 16, 4096);
+    db->main.batch_bytes_max = ch_min_u64(
+        ch_min_u64(WAL_RECORD_MAX - 64 * KIB, db->root.log_bytes / 4), wal_buffer_bytes(db) / 2);
+    if (!db->fresh) {
+        rc = store_reconcile(db->store);
+        if (rc == 0)
+            rc = recover_tree(db);
+    } else {
+        rc = checkpoint_extend(db);
+        if (rc == 0)
+            rc = buf_new(db->buf, &ref);
+        if (rc == 0) {
+            CH_ASSERT(ref.pid == BOOT_ROOT_MAIN);
+            rc = bt_format(&db->main, &ref);
+        }
+    }
+    if (rc != 0)
+        bt_fini(&db->main);
+    return rc;
+}
+
+static void
+undo_tree(struct db *db)
+{
+    bt_fini(&db->main);
+}
+
+/* ---- threads ---- */
+
+static void
+flush_thread(void *arg)
+{
+    struct db *db = arg;
+
+    rt_lock(&db->stop_lock);
+    while (!atomic_load_explicit(&db->stop, memory_order_acquire)) {
+        (void)rt_wait_for(&db->stop_cond, &db->stop_lock, db->opts.async_ms * 1000000 / 2 + 1);
+        rt_unlock(&db->stop_lock);
+        if (wal_durable(db->wal) < wal_end(db->wal)) {
+            int rc = wal_flush(db->wal, wal_end(db->wal));
+
+            if (rc != 0)
+                boot_set_error(db, rc);
+        }
+        rt_lock(&db->stop_lock);
+    }
+    rt_unlock(&db->stop_lock);
+}
+
+static void
+undo_threads(struct db *db)
+{
+    atomic_store_explicit(&db->stop, true, memory_order_release);
+    rt_lock(&db->stop_lock);
+    rt_broadcast(&db->stop_cond);
+    rt_unlock(&db->stop_lock);
+    wal_wake(db->wal);
+    if (db->ckpt_running)
+        rt_join(&db->ckpt_thread);
+    if (db->flush_running)
+        rt_join(&db->flush_thread);
+    db->ckpt_running = db->flush_running = false;
+    buf_stop(db->buf);
+}
+
+static int
+step_threads(struct db *db)
+{
+    int rc;
+
+    if (db->opts.background == 0)
+        return 0;
+    rc = buf_start(db->buf);
+    if (rc == 0) {
+        rc = rt_spawn(&db->ckpt_thread, "ch-checkpoint", checkpoint_thread, db);
+        db->ckpt_running = rc == 0;
+    }
+    if (rc == 0 && db->opts.durability == COHORT_DURABILITY_ASYNC) {
+        rc = rt_spawn(&db->flush_thread, "ch-flush", flush_thread, db);
+        db->flush_running = rc == 0;
+    }
+    if (rc != 0)
+        undo_threads(db);
+    return rc;
+}
+
+static int
+step_checkpoint(struct db *db)
+{
+    int rc = boot_checkpoint(db, db->fresh);
+
+    dev_physical(db->dev, &db->base_host, &db->base_media);
+    return rc;
+}
+
+/* ---- the table ---- */
+
+static const struct step {
+    const char *name;
+    int (*run)(struct db *db);
+    void (*undo)(struct db *db);
+} steps[] = {
+    {"root", step_root, NULL},
+    {"memory", step_memory, undo_memory},
+    {"store", step_store, undo_store},
+    {"arrays", step_arrays, undo_arrays},
+    {"log", step_log, undo_log},
+    {"cache", step_cache, undo_cache},
+    {"tree", step_tree, undo_tree},
+    {"checkpoint", step_checkpoint, NULL},
+    {"threads", step_threads, undo_threads},
+};
+
+static void
+undo_steps(struct db *db, size_t done)
+{
+    while (done-- > 0)
+        if (steps[done].undo != NULL)
+            steps[done].undo(db);
+    rt_cond_fini(&db->stop_cond);
+    rt_mutex_fini(&db->stop_lock);
+    rt_mutex_fini(&db->ckpt);
+    dev_close(db->dev);
+    free(db);
+}
+
+int
+boot_open(struct dev *dev, const struct cohort_options *o, bool create, struct db **out)
+{
+    struct db *db = calloc(1, sizeof(*db));
+    int rc = 0;
+    size_t i;
+
+    if (db == NULL) {
+        dev_close(dev);
+        return CH_FAIL(COHORT_ENOMEM, "database handle");
+    }
+    db->dev = dev;
+    db->opts = *o;
+    db->fresh = create;
+    rt_mutex_init(&db->ckpt, RT_RANK_CHECKPOINT, 0);
+    rt_mutex_init(&db->stop_lock, RT_RANK_STATS, 0);
+    rt_cond_init(&db->stop_cond);
+    for (i = 0; i < CH_ARRAY_LEN(steps); i++) {
+        rc = steps[i].run(db);
+        if (rc != 0) {
+            ch_log(COHORT_LOG_WARNING, "open: step %s failed: %s", steps[i].name, cohort_strerror(rc));
+            undo_steps(db, i);
+            return rc;
+        }
+    }
+    *out = db;
+    return 0;
+}
+
+int
+boot_close(struct db *db)
+{
+    int rc;
+
+    undo_threads(db);
+    rc = boot_writable(db);
+    if (rc == 0) {
+        db->root.clean = true;
+        rc = boot_checkpoint(db, true);
+    }
+    undo_steps(db, CH_ARRAY_LEN(steps) - 1);
+    return rc;
+}
+
+void
+boot_kill(struct db *db)
+{
+    undo_steps(db, CH_ARRAY_LEN(steps));
+}
+
+/* ---- state ---- */
+
+void
+boot_set_error(struct db *db, int rc)
+{
+    int none = 0;
+
+    if (atomic_compare_exchange_strong_explicit(&db->error, &none, rc, memory_order_acq_rel,
+                                                memory_order_relaxed))
+        ch_log(COHORT_LOG_ERROR, "%s: read-only from now on: %s: %s", dev_name(db->dev), cohort_strerror(rc),
+               cohort_last_error()->text);
+}
+
+int
+boot_writable(struct db *db)
+{
+    int rc = atomic_load_explicit(&db->error, memory_order_acquire);
+
+    if (rc == 0 && !wal_failed(db->wal) && buf_error(db->buf) == 0)
+        return 0;
+    if (rc == 0)
+        boot_set_error(db, buf_error(db->buf) != 0 ? buf_error(db->buf) : COHORT_EFAILED);
+    return CH_FAIL(COHORT_EFAILED, "%s: read-only after an earlier failure", dev_name(db->dev));
+}
+
+int
+boot_poll(struct db *db)
+{
+    uint64_t used;
+    uint64_t size;
+    int rc;
+
+    if (db->opts.background != 0)
+        return 0;
+    wal_usage(db->wal, &used, &size);
+    if (used * 100 < size * db->opts.checkpoint_percent)
+        return 0;
+    rc = boot_checkpoint(db, false);
+    return cohort_class_of(rc) == COHORT_CLASS_NO_SPACE ? 0 : rc;
+}

@@ -1,1 +1,309 @@
-/* checkpoint.c */
+/* checkpoint.c - writes map and zone table, stores the root, cuts the log.
+ *
+ * The order is what crash safety hangs on:
+ *   1  dirty pages that hold the log back are cleaned (they would pin the cut)
+ *   2  map_start = end of the log, before the first map page is copied (R7)
+ *   3  dirty map pages and changed zone-table pages are copied, each under its lock; the log is made durable up to
+ *      what the copies contain (R7: S2 covers them), then they are written to their non-current slots
+ *   4  the oldest unsaved LSN over all frames is read after map_start was taken (R3)
+ *   5  the log is flushed to its end: every MAP record that made a frame clean before step 4 is durable (R2)
+ *   6  the device is flushed: the array pages are durable before the root names them (R16)
+ *   7  root record, flushed; arrays switch slots; the log is cut below min(map_start, oldest)
+ * A crash before 7 leaves the previous checkpoint whole, since step 3 wrote only slots that are not current.
+ *
+ * Lock: db.ckpt (rank CHECKPOINT) for the whole of it; writers go on meanwhile.
+ */
+#include "base/log.h"
+#include "boot/boot_internal.h"
+#include "buf/buf.h"
+#include "dev/dev.h"
+#include "store/store.h"
+#include "wal/wal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { CKPT_CHUNK = 64, CKPT_WAIT_NS = 50 * 1000 * 1000 };
+
+/* ---- extents ---- */
+
+static int
+extend_array(struct db *db, enum meta_array_id id, uint64_t need)
+{
+    struct meta_array *a = db->arrays[id];
+
+    while (meta_array_capacity(a) < need) {
+        zone_id z;
+        int rc = zone_take_meta(store_zones(db->store), &z);
+
+        if (rc != 0)
+            return rc;
+        uint64_t off = db->root.zones_base + (uint64_t)z * db->root.zone_bytes;
+
+        rc = dev_allocate(db->dev, off, db->root.zone_bytes);
+        if (rc == 0)
+            rc = meta_array_extend(a, z, &db->root);
+        if (rc != 0) {
+            zone_free(store_zones(db->store), z);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int
+checkpoint_extend(struct db *db)
+{
+    struct map *map = store_map(db->store);
+    uint64_t have = map_page_count(map);
+    /* A split logs about half a page at least, so this many ids at most come up within one log length. */
+    uint64_t ahead = ch_div_up(db->root.log_bytes / 2048, MAP_PAGE_ENTRIES) + 2;
+    uint64_t most = ch_div_up(map_pages_max(map), MAP_PAGE_ENTRIES);
+    uint64_t zone_pages = store_zone_pages(db->store);
+    int rc = extend_array(db, META_ZONES, zone_pages);
+
+    if (rc != 0)
+        return rc;
+    rc = extend_array(db, META_MAP, have);
+    if (rc != 0)
+        return rc;
+    rc = extend_array(db, META_MAP, ch_min_u64(have + ahead, most));
+    if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_NO_SPACE)
+        return rc;
+    /* Ids beyond what a checkpoint can hold are refused at allocation (R11), not found out here. */
+    map_set_limit(map, ch_min_u64(meta_array_capacity(db->arrays[META_MAP]) * MAP_PAGE_ENTRIES,
+                                  map_pages_max(map)));
+    return 0;
+}
+
+/* ---- writing ---- */
+
+static int
+write_chunk(struct db *db, enum meta_array_id id, uint64_t number, const uint64_t *ks, unsigned n)
+{
+    int rc;
+
+    if (n == 0)
+        return 0;
+    rc = wal_flush(db->wal, wal_end(db->wal)); /* R7 */
+    if (rc != 0)
+        return rc;
+    return meta_array_write(db->arrays[id], number, ks, n, db->ckpt_buf);
+}
+
+static int
+write_map_pages(struct db *db, uint64_t number)
+{
+    struct map *map = store_map(db->store);
+    uint64_t ks[CKPT_CHUNK];
+    unsigned n = 0;
+    uint64_t count = map_page_count(map);
+
+    for (uint64_t k = 0; k < count; k++) {
+        uint8_t *payload = db->ckpt_buf + (size_t)n * META_PAGE_PAYLOAD;
+
+        if (!map_page_dirty(map, k))
+            continue;
+        memset(payload, 0, META_PAGE_PAYLOAD);
+        map_page_copy(map, k, (uint64_t *)(void *)payload);
+        ks[n++] = k;
+        if (n == CKPT_CHUNK) {
+            int rc = write_chunk(db, META_MAP, number, ks, n);
+
+            if (rc != 0)
+                return rc;
+            n = 0;
+        }
+    }
+    db->root.map_pages = count;
+    return write_chunk(db, META_MAP, number, ks, n);
+}
+
+static int
+zone_crcs_resize(struct db *db, uint64_t pages)
+{
+    uint32_t *p;
+
+    if (pages <= db->zone_page_crcs)
+        return 0;
+    p = realloc(db->zone_page_crc, pages * sizeof(*p));
+    if (p == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "checkpoint: %" PRIu64 " zone-table pages", pages);
+    memset(p + db->zone_page_crcs, 0, (pages - db->zone_page_crcs) * sizeof(*p));
+    db->zone_page_crc = p;
+    db->zone_page_crcs = pages;
+    return 0;
+}
+
+static int
+write_zone_pages(struct db *db, uint64_t number)
+{
+    uint64_t ks[CKPT_CHUNK];
+    unsigned n = 0;
+    uint64_t count = store_zone_pages(db->store);
+    int rc = zone_crcs_resize(db, count);
+
+    for (uint64_t k = 0; rc == 0 && k < count; k++) {
+        uint8_t *payload = db->ckpt_buf + (size_t)n * META_PAGE_PAYLOAD;
+        uint32_t crc;
+
+        memset(payload, 0, META_PAGE_PAYLOAD);
+        store_zone_page_copy(db->store, k, payload);
+        crc = ch_crc32c(1, payload, META_PAGE_PAYLOAD) | 1; /* 0 = never written */
+        if (crc == db->zone_page_crc[k] && k < db->root.zone_pages)
+            continue;
+        db->zone_page_crc[k] = crc;
+        ks[n++] = k;
+        if (n == CKPT_CHUNK) {
+            rc = write_chunk(db, META_ZONES, number, ks, n);
+            n = 0;
+        }
+    }
+    if (rc == 0)
+        rc = write_chunk(db, META_ZONES, number, ks, n);
+    if (rc == 0)
+        db->root.zone_pages = count;
+    return rc;
+}
+
+/* The LSN below which dirty pages are to be cleaned, so that the cut gives back most of the log. */
+static lsn_t
+clean_target(struct db *db, bool all)
+{
+    lsn_t end = wal_end(db->wal);
+    uint64_t keep = db->root.log_bytes * db->opts.checkpoint_percent / 400;
+
+    if (all)
+        return CH_LSN_MAX;
+    return end > keep ? end - keep : 0;
+}
+
+static uint64_t
+next_number(const struct db *db)
+{
+    uint64_t highest = db->root.checkpoint;
+
+    for (int i = 0; i < META_ARRAYS; i++)
+        highest = ch_max_u64(highest, meta_array_highest(db->arrays[i]));
+    return highest + 1;
+}
+
+static int
+write_checkpoint(struct db *db, lsn_t map_start)
+{
+    uint64_t number = next_number(db);
+    lsn_t oldest;
+    lsn_t cut;
+    int rc = write_map_pages(db, number);
+
+    if (rc == 0)
+        rc = write_zone_pages(db, number);
+    if (rc != 0)
+        return rc;
+    oldest = buf_oldest_dirty(db->buf); /* R3: after map_start */
+    cut = ch_min_u64(map_start, oldest);
+    rc = wal_flush(db->wal, wal_end(db->wal)); /* R2 */
+    if (rc == 0)
+        rc = dev_flush(db->dev); /* R16 */
+    if (rc != 0)
+        return rc;
+    CH_ASSERT(cut >= db->root.cut);
+    db->root.cut = cut;
+    db->root.map_start = map_start;
+    db->root.checkpoint = number;
+    db->root.zones = zone_count(store_zones(db->store));
+    db->root.page_high = map_pid_high(store_map(db->store));
+    if (cut >= db->root.epoch_start)
+        db->root.epoch_min = db->root.epoch;
+    rc = meta_store(db->dev, &db->root);
+    if (rc != 0)
+        return rc;
+    for (int i = 0; i < META_ARRAYS; i++)
+        meta_array_commit(db->arrays[i], number);
+    wal_truncate(db->wal, cut);
+    atomic_fetch_add_explicit(&db->checkpoints, 1, memory_order_relaxed);
+    return 0;
+}
+
+int
+boot_checkpoint(struct db *db, bool all)
+{
+    int rc;
+
+    rt_lock(&db->ckpt);
+    rc = boot_writable(db);
+    if (rc != 0)
+        goto out;
+    rc = buf_clean_until(db->buf, clean_target(db, all));
+    /* A full store keeps its dirty pages; the map part of the checkpoint still frees log. */
+    if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_NO_SPACE)
+        goto out;
+    rc = checkpoint_extend(db);
+    if (rc != 0)
+        goto out;
+    rc = write_checkpoint(db, wal_end(db->wal)); /* R7: position first */
+    if (rc != 0)
+        boot_set_error(db, rc);
+    else
+        rc = checkpoint_extend(db);
+out:
+    rt_unlock(&db->ckpt);
+    return rc;
+}
+
+/* ---- loading ---- */
+
+static int
+visit_map(void *arg, uint64_t k, const uint8_t *payload)
+{
+    struct db *db = arg;
+
+    return map_page_load(store_map(db->store), k, (const uint64_t *)(const void *)payload);
+}
+
+static int
+visit_zones(void *arg, uint64_t k, const uint8_t *payload)
+{
+    struct db *db = arg;
+
+    return store_zone_page_load(db->store, k, payload);
+}
+
+int
+checkpoint_load(struct db *db)
+{
+    int rc = meta_array_load(db->arrays[META_ZONES], db->root.zone_pages, db->root.checkpoint,
+                             visit_zones, db);
+
+    if (rc == 0)
+        rc = meta_array_load(db->arrays[META_MAP], db->root.map_pages, db->root.checkpoint,
+                             visit_map, db);
+    if (rc == 0 && db->root.page_high > 1)
+        rc = map_pid_mark_used(store_map(db->store), db->root.page_high - 1);
+    return rc;
+}
+
+/* ---- thread ---- */
+
+void
+checkpoint_thread(void *arg)
+{
+    struct db *db = arg;
+
+    while (!atomic_load_explicit(&db->stop, memory_order_acquire)) {
+        int rc;
+
+        if (!wal_pressure(db->wal, (unsigned)db->opts.checkpoint_percent, CKPT_WAIT_NS))
+            continue;
+        if (atomic_load_explicit(&db->stop, memory_order_acquire))
+            break;
+        rc = boot_checkpoint(db, false);
+        if (rc == 0)
+            continue;
+        if (cohort_class_of(rc) != COHORT_CLASS_NO_SPACE) {
+            boot_set_error(db, rc);
+            return;
+        }
+        rt_sleep_ns(CKPT_WAIT_NS); /* full: deletes or a larger device will help, not haste */
+    }
+}

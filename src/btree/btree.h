@@ -13,6 +13,7 @@
 #include "rt/rt.h"
 
 struct buf;
+struct buf_ref;
 struct wal;
 struct bt { /* one tree; the caller's memory */
     struct buf *buf;

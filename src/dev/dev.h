@@ -73,7 +73,8 @@ uint64_t dev_size(struct dev *d);
 CH_NODISCARD int dev_queue_get(struct dev *d, struct dev_queue **q); /* ENOMEM */
 void dev_queue_put(struct dev_queue *q); /* its requests must have been waited for */
 /* Starts n requests (any n; queued inside beyond the ring's depth). The array is borrowed until
- * dev_wait(). Never fails as a call: errors come per request. */
+ * dev_wait(). Never fails as a call: errors come per request. After 16 calls without a dev_wait() the
+ * next one waits for them first. Requests of a queue are not ordered among themselves. */
 void dev_submit(struct dev_queue *q, struct dev_req *reqs, unsigned n);
 /* Waits for all submitted; returns the first error among them by index, 0 if none. */
 CH_NODISCARD int dev_wait(struct dev_queue *q);
@@ -98,13 +99,18 @@ void dev_physical(struct dev *d, uint64_t *host_bytes, uint64_t *media_bytes);
 
 /* ---- backend interface (dev_*.c only) ----
  * The generic layer does argument checks, counting and flush tickets, then calls these. A backend
- * is synchronous per vector from the caller's view: submit starts, wait completes. */
+ * is synchronous per vector from the caller's view: submit starts, wait completes. A request handed
+ * over with rc != 0 was refused by the generic layer: the backend leaves it alone. A backend sets rc
+ * to 0, to DEV_ERRNO(errno) (dev_internal.h; the generic layer then throws), or to a code already
+ * thrown. */
 struct dev_ops {
     void (*close)(struct dev *d);
     int (*queue_create)(struct dev *d, void **impl);
     void (*queue_destroy)(struct dev *d, void *impl);
     void (*submit)(struct dev *d, void *impl, struct dev_req *reqs, unsigned n);
     void (*wait)(struct dev *d, void *impl); /* all req.rc set on return */
+    /* submit and wait at once, where one system call does both; NULL = submit, then wait */
+    void (*run)(struct dev *d, void *impl, struct dev_req *reqs, unsigned n);
     int (*allocate)(struct dev *d, uint64_t off, uint64_t len);
     uint64_t (*size)(struct dev *d);
     void (*physical)(struct dev *d, uint64_t *host, uint64_t *media);
@@ -124,7 +130,7 @@ struct dev_fault_plan {
     int code;               /* COHORT_EIO or COHORT_EFULL */
     uint64_t short_nth;     /* the n-th write only writes its first block, then fails */
     uint64_t slow_ns;       /* delay of each request */
-    uint64_t stop_after_writes; /* after so many WRITE/APPEND requests the power goes: this and all
+    uint64_t stop_after_writes; /* at the n-th WRITE/APPEND request (1-based) the power goes: it and all
                                    later requests fail with EIO and reach nothing; 0 = never */
 };
 CH_NODISCARD int dev_fault_open(struct dev *inner, const struct dev_fault_plan *plan, struct dev **out);

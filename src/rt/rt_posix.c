@@ -1,1 +1,312 @@
-/* rt_posix.c */
+/* rt_posix.c - threads, locks, time and chance from Linux.
+ *
+ * Every thread keeps a list of the mutexes it holds, in the order in which it took them:
+ *
+ *     held[0] .. held[depth - 1] = {mutex, highest key of this entry and all below}
+ *
+ * where a key is rank << 16 | order. So the check of a lock is one comparison with the last entry;
+ * it is always on.
+ *
+ * Invariants:
+ *   T1  rt_lock(m): key(m) is above every key that the thread holds. Hence no cycle of waits.
+ *   T2  only the thread that locked a mutex unlocks it or waits with it.
+ *   T3  a thread ends holding nothing.
+ *   T4  at most HELD_MAX mutexes are held by a thread (a batch holds each of its map shards).
+ *
+ * rt_trylock() cannot wait, so it needs no T1; what it took counts for the locks that follow.
+ * Waiting on a condition keeps the entry: the thread holds the mutex again when it goes on, and the
+ * mutexes it holds besides were ordered against it when it locked it.
+ *
+ * Condition variables run on CLOCK_MONOTONIC. Failing pthread calls are programmer errors, except
+ * for pthread_create(). Crash: nothing here survives the process.
+ */
+#include "rt/rt.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <time.h>
+
+enum {
+    HELD_MAX = CH_BATCH_MAX + 32
+};
+
+#define NS_PER_S UINT64_C(1000000000)
+
+struct held {
+    const struct rt_mutex *mutex;
+    uint32_t key_max;
+};
+
+static _Thread_local struct {
+    struct held held[HELD_MAX];
+    unsigned depth;
+} self;
+
+static uint32_t
+mutex_key(const struct rt_mutex *m)
+{
+    return (uint32_t)m->rank << 16 | m->order;
+}
+
+static uint32_t
+held_key_max(unsigned depth)
+{
+    return depth == 0 ? 0 : self.held[depth - 1].key_max;
+}
+
+static void
+held_push(const struct rt_mutex *m)
+{
+    uint32_t below = held_key_max(self.depth);
+    uint32_t key = mutex_key(m);
+
+    CH_ASSERT(self.depth < HELD_MAX); /* T4 */
+    self.held[self.depth].mutex = m;
+    self.held[self.depth].key_max = key > below ? key : below;
+    self.depth++;
+}
+
+static bool
+held_find(const struct rt_mutex *m, unsigned *index)
+{
+    for (unsigned i = self.depth; i > 0; i--) {
+        if (self.held[i - 1].mutex == m) {
+            *index = i - 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+held_remove(const struct rt_mutex *m)
+{
+    unsigned depth = self.depth;
+    unsigned i = 0;
+
+    CH_ASSERT(held_find(m, &i)); /* T2 */
+    self.depth = i;
+    for (i++; i < depth; i++) /* nearly always empty: locks are given back last first */
+        held_push(self.held[i].mutex);
+}
+
+void
+rt_mutex_init(struct rt_mutex *m, enum rt_rank rank, unsigned order)
+{
+    int rc = pthread_mutex_init(&m->m, NULL);
+
+    CH_ASSERT(rc == 0);
+    CH_ASSERT(rank > 0 && order <= UINT16_MAX);
+    m->rank = (uint16_t)rank;
+    m->order = (uint16_t)order;
+}
+
+void
+rt_mutex_fini(struct rt_mutex *m)
+{
+    int rc = pthread_mutex_destroy(&m->m);
+
+    CH_ASSERT(rc == 0);
+}
+
+void
+rt_lock(struct rt_mutex *m)
+{
+    int rc;
+
+    CH_ASSERT(mutex_key(m) > held_key_max(self.depth)); /* T1 */
+    rc = pthread_mutex_lock(&m->m);
+    CH_ASSERT(rc == 0);
+    held_push(m);
+}
+
+bool
+rt_trylock(struct rt_mutex *m)
+{
+    int rc = pthread_mutex_trylock(&m->m);
+
+    CH_ASSERT(rc == 0 || rc == EBUSY);
+    if (rc == 0)
+        held_push(m);
+    return rc == 0;
+}
+
+void
+rt_unlock(struct rt_mutex *m)
+{
+    int rc;
+
+    held_remove(m);
+    rc = pthread_mutex_unlock(&m->m);
+    CH_ASSERT(rc == 0);
+}
+
+void
+rt_cond_init(struct rt_cond *c)
+{
+    pthread_condattr_t attr;
+    int rc;
+
+    rc = pthread_condattr_init(&attr);
+    CH_ASSERT(rc == 0);
+    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    CH_ASSERT(rc == 0);
+    rc = pthread_cond_init(&c->c, &attr);
+    CH_ASSERT(rc == 0);
+    rc = pthread_condattr_destroy(&attr);
+    CH_ASSERT(rc == 0);
+}
+
+void
+rt_cond_fini(struct rt_cond *c)
+{
+    int rc = pthread_cond_destroy(&c->c);
+
+    CH_ASSERT(rc == 0);
+}
+
+void
+rt_wait(struct rt_cond *c, struct rt_mutex *m)
+{
+    unsigned index;
+    int rc;
+
+    CH_ASSERT(held_find(m, &index)); /* T2 */
+    rc = pthread_cond_wait(&c->c, &m->m);
+    CH_ASSERT(rc == 0);
+}
+
+static struct timespec
+timespec_of(uint64_t ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+
+    return ts;
+}
+
+bool
+rt_wait_for(struct rt_cond *c, struct rt_mutex *m, uint64_t ns)
+{
+    uint64_t now = rt_now_ns();
+    /* INT64_MAX ns is 292 years: "for ever" must not wrap to a deadline in the past. */
+    uint64_t deadline = ns < (uint64_t)INT64_MAX - now ? now + ns : (uint64_t)INT64_MAX;
+    struct timespec ts = timespec_of(deadline);
+    unsigned index;
+    int rc;
+
+    CH_ASSERT(held_find(m, &index)); /* T2 */
+    rc = pthread_cond_timedwait(&c->c, &m->m, &ts);
+    CH_ASSERT(rc == 0 || rc == ETIMEDOUT);
+    return rc == 0;
+}
+
+void
+rt_signal(struct rt_cond *c)
+{
+    int rc = pthread_cond_signal(&c->c);
+
+    CH_ASSERT(rc == 0);
+}
+
+void
+rt_broadcast(struct rt_cond *c)
+{
+    int rc = pthread_cond_broadcast(&c->c);
+
+    CH_ASSERT(rc == 0);
+}
+
+static void *
+thread_main(void *arg)
+{
+    struct rt_thread *t = arg;
+
+    (void)pthread_setname_np(pthread_self(), t->name); /* for debuggers only */
+    t->fn(t->arg);
+    CH_ASSERT(self.depth == 0); /* T3 */
+    return NULL;
+}
+
+int
+rt_spawn(struct rt_thread *t, const char *name, void (*fn)(void *), void *arg)
+{
+    sigset_t all, before;
+    int rc;
+
+    t->fn = fn;
+    t->arg = arg;
+    t->name = name;
+    /* The host's signals are for the host's threads; ours inherit a mask that blocks all. */
+    (void)sigfillset(&all);
+    rc = pthread_sigmask(SIG_SETMASK, &all, &before);
+    CH_ASSERT(rc == 0);
+    errno = pthread_create(&t->t, NULL, thread_main, t);
+    rc = errno == 0 ? 0 : CH_FAIL(COHORT_ENOMEM, "thread %s: cannot be created", name);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+void
+rt_join(struct rt_thread *t)
+{
+    int rc = pthread_join(t->t, NULL);
+
+    CH_ASSERT(rc == 0);
+}
+
+static uint64_t
+clock_ns(clockid_t clock)
+{
+    struct timespec ts;
+    int rc = clock_gettime(clock, &ts);
+
+    CH_ASSERT(rc == 0);
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t
+rt_now_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t
+rt_cpu_ns(void)
+{
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void
+rt_sleep_ns(uint64_t ns)
+{
+    struct timespec left = timespec_of(ns);
+
+    while (nanosleep(&left, &left) != 0)
+        CH_ASSERT(errno == EINTR);
+}
+
+void
+rt_yield(void)
+{
+    (void)sched_yield();
+}
+
+uint64_t
+rt_random(void)
+{
+    uint64_t v = 0;
+    ssize_t n;
+
+    do /* 8 bytes come whole or not at all */
+        n = getrandom(&v, sizeof(v), 0);
+    while (n < 0 && errno == EINTR);
+    CH_ASSERT(n == (ssize_t)sizeof(v));
+    return v;
+}
+
+void
+rt_point(void)
+{
+}

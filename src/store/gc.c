@@ -1,1 +1,465 @@
-/* gc.c */
+/* gc.c - garbage collection: one bounded step at a time, through the same write path as user data.
+ *
+ *     victim (COLLECT) -> 1 MiB of its slots -> images that the map still points to -> packed, at most
+ *     CH_BATCH_MAX of them -> GC stream -> device flush (R6) -> MAP record + map_move_if() -> ... -> DEAD -> reset
+ *
+ * A step moves one chunk; the progress stands in struct store_gc, and the victim stays COLLECT until its
+ * last slot was looked at. What readers and writers do meanwhile is never waited for: a page that was
+ * rewritten or freed since its image was read just stays where it now is (S7), and the copy is dead space.
+ *
+ * Invariants:
+ *   G1 (S1) a zone is reset only by way of zone_next_dead(): no live byte, nothing in flight, its last MAP record
+ *       durable, no reader. So an image that GC could not find or read keeps its zone alive by itself.
+ *   G2 (S6) moving a victim never takes more slots than it had: if packing anew takes more slots than the images came
+ *       from, the slots are copied as they stand. Hence at any time the open GC zone and one free zone are enough
+ *       to finish the victim, which then gives a zone back. The reserve is one more than that, for a
+ *       failed write to be repeated elsewhere: 2 zones (1 in stores of less than 8).
+ *   G3 (S7, S8) the moves of a chunk are filtered, logged and applied under one hold of the shard locks.
+ *   G4 a zone with damaged live images stays COLLECT: never reset, never chosen again, reported once;
+ *       when its pages are rewritten it empties like any other.
+ *
+ * Nothing to gain: greedy takes the emptiest zone, but images of more than half a slot do not pack better the
+ * second time. After GC_BARREN_MAX victims in a row that gave back next to nothing, GC stops until pages were
+ * published or freed; an urgent caller gets EFULL, and a file grows instead.
+ *
+ * Locks: s->lock throughout; shard locks for publication, held across no I/O.
+ */
+#include "store/store_internal.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "page/page.h"
+
+enum {
+    GC_RESETS_MAX = 8,   /* zones reset by one step */
+    GC_LOW_MARGIN = 2,   /* free zones above the reserve at which collecting begins */
+    GC_BARREN_MAX = 4,   /* fruitless victims before giving up */
+    GC_CENSUS_STEPS = 64,
+};
+
+/* ---- when ---- */
+
+static uint64_t
+changes(const struct store *s)
+{
+    return atomic_load_explicit(&s->changes, memory_order_relaxed);
+}
+
+static bool
+free_low(const struct store *s)
+{
+    if (zone_free_count(s->zones) > s->reserve + GC_LOW_MARGIN)
+        return false;
+    /* A file that may still grow has no free zones by nature. */
+    return !s->cfg.growable || zone_count(s->zones) >= s->zones_cap;
+}
+
+static bool
+over_target(const struct store *s)
+{
+    return s->cfg.growable && oop_zones_used(s) > oop_zones_granted(s);
+}
+
+bool
+gc_wants_victim(const struct store *s)
+{
+    if (atomic_load_explicit(&s->gc_active, memory_order_relaxed) != 0)
+        return true;
+    if (changes(s) < atomic_load_explicit(&s->gc_idle_until, memory_order_relaxed))
+        return false;
+    return free_low(s) || over_target(s);
+}
+
+/* ---- resetting dead zones ---- */
+
+/* R11: whether the zone, once free, is among those that GC opens next and must keep its blocks. */
+static bool
+keeps_blocks(const struct store *s, zone_id z)
+{
+    uint32_t below = 0;
+    struct zone_info info;
+
+    if (!s->cfg.growable)
+        return false;
+    for (zone_id i = 0; i < z && below < s->reserve; i++) {
+        zone_info(s->zones, i, &info);
+        below += info.state == ZONE_FREE && s->backed[i];
+    }
+    return below < s->reserve;
+}
+
+static void
+reset_zone(struct store *s, zone_id z)
+{
+    int rc = 0;
+
+    if (s->cfg.discard && !keeps_blocks(s, z)) {
+        rc = dev_reset(s->cfg.dev, s->cfg.zones_base + z * s->cfg.zone_bytes, s->cfg.zone_bytes);
+        s->backed[z] = false;
+    }
+    if (rc != 0) {
+        ch_log(COHORT_LOG_ERROR, "zone %u: reset failed; retired", z);
+        zone_retire(s->zones, z);
+        store_census(s);
+        return;
+    }
+    zone_free(s->zones, z);
+    store_count(&s->zones_reset, 1);
+}
+
+int
+gc_reset_dead(struct store *s, bool urgent, bool *did)
+{
+    bool flushed = false;
+
+    for (int i = 0; i < GC_RESETS_MAX; i++) {
+        zone_id z = CH_ZONE_NONE;
+        lsn_t wait = 0;
+        int rc = zone_next_dead(s->zones, wal_durable(s->wal), &z, &wait);
+
+        if (rc == 0) {
+            reset_zone(s, z);
+            *did = true;
+            continue;
+        }
+        if (rc != COHORT_NOTFOUND)
+            return rc;
+        /* Dead zones wait for their records (S1). The next commit brings that about, unless it is needed now. */
+        if (wait == 0 || flushed || !(urgent || free_low(s)))
+            return 0;
+        rc = wal_flush(s->wal, wait);
+        if (rc != 0)
+            return rc;
+        flushed = true;
+    }
+    return 0;
+}
+
+/* ---- victims ---- */
+
+static bool
+is_barren(const struct store *s)
+{
+    return s->gc.barren >= GC_BARREN_MAX && s->gc.barren_changes == changes(s);
+}
+
+/* Nothing is worth moving until a zone's worth of pages has changed. */
+static void
+go_idle(struct store *s)
+{
+    atomic_store_explicit(&s->gc_idle_until, changes(s) + s->zone_slots, memory_order_relaxed);
+}
+
+static int
+nothing_to_gain(struct store *s, bool urgent, bool *did)
+{
+    int rc;
+
+    go_idle(s);
+    if (!urgent || *did)
+        return 0;
+    rc = oop_grow(s, true); /* EFULL where the device cannot */
+    if (rc == 0)
+        *did = true;
+    return rc;
+}
+
+/* Takes a victim unless there is one already; its absence after that means there is nothing to gain. */
+static int
+choose_victim(struct store *s)
+{
+    struct zone_info info;
+    uint64_t gain = ch_max_u64(s->zone_slots / 32, 1) * CH_SLOT_BYTES;
+    zone_id z;
+    int rc;
+
+    if (s->gc.victim != CH_ZONE_NONE || is_barren(s))
+        return 0;
+    if (s->gc.barren >= GC_BARREN_MAX)
+        s->gc.barren = 0;
+    rc = zone_victim(s->zones, s->cfg.zone_bytes - gain, &z);
+    if (rc != 0)
+        return rc == COHORT_NOTFOUND ? 0 : rc;
+    zone_info(s->zones, z, &info);
+    s->gc.victim = z;
+    s->gc.next = 0;
+    s->gc.end = info.cursor;
+    s->gc.buf_first = s->gc.buf_count = 0;
+    s->gc.written = s->gc.damaged = 0;
+    atomic_store_explicit(&s->gc_active, 1, memory_order_relaxed);
+    store_count(&s->gc_zones, 1);
+    store_count(&s->gc_live_bytes, info.live_bytes);
+    return 0;
+}
+
+/* All slots were looked at. What is still live could not be moved (G4). */
+static int
+finish_victim(struct store *s)
+{
+    zone_id z = s->gc.victim;
+    struct zone_info info;
+
+    zone_info(s->zones, z, &info);
+    s->gc.victim = CH_ZONE_NONE;
+    atomic_store_explicit(&s->gc_active, 0, memory_order_relaxed);
+    if (s->gc.written + ch_max_u64(s->zone_slots / 64, 1) > s->zone_slots) {
+        s->gc.barren++;
+        s->gc.barren_changes = changes(s);
+    } else {
+        s->gc.barren = 0;
+    }
+    if (info.live_bytes == 0)
+        return 0;
+    ch_log(COHORT_LOG_ERROR,
+           "zone %u: %" PRIu64 " live bytes could not be moved, %u images are damaged; left in place", z,
+           info.live_bytes, s->gc.damaged);
+    return CH_FAIL(COHORT_EIMAGE, "zone %u: %" PRIu64 " live bytes are damaged", z, info.live_bytes);
+}
+
+/* ---- collecting a chunk ---- */
+
+static int
+fill_buffer(struct store *s)
+{
+    struct store_gc *g = &s->gc;
+    struct dev_req reqs[STORE_GC_SLOTS / STORE_GC_READ_SLOTS];
+    unsigned n = 0;
+    uint32_t count = g->end - g->next;
+    int rc;
+
+    if (g->next >= g->buf_first && g->next < g->buf_first + g->buf_count)
+        return 0;
+    if (count > STORE_GC_SLOTS)
+        count = STORE_GC_SLOTS;
+    for (uint32_t at = 0; at < count; at += STORE_GC_READ_SLOTS) {
+        uint32_t k = count - at < STORE_GC_READ_SLOTS ? count - at : STORE_GC_READ_SLOTS;
+
+        reqs[n++] = (struct dev_req){
+            .op = DEV_READ,
+            .off = store_slot_off(zone_slot(s->zones, g->victim, g->next + at)),
+            .len = (size_t)k * CH_SLOT_BYTES,
+            .buf = g->buf + (size_t)at * CH_SLOT_BYTES,
+        };
+    }
+    g->buf_count = 0;
+    rc = dev_io(s->cfg.dev, reqs, n);
+    if (rc != 0)
+        return rc;
+    g->buf_first = g->next;
+    g->buf_count = count;
+    return 0;
+}
+
+static void
+damaged_image(struct store *s, uint32_t slot, page_id pid)
+{
+    s->gc.damaged++;
+    ch_log(COHORT_LOG_ERROR, "zone %u slot %u: the image of page %" PRIu64 " is damaged",
+           s->gc.victim, slot, pid);
+}
+
+/* Adds the image at `place` of the victim to the chunk if it is live and whole. */
+static void
+take_image(struct store *s, const uint8_t *slot, uint32_t index, uint32_t off, uint32_t bytes,
+           unsigned *n)
+{
+    place_t place = place_make(zone_slot(s->zones, s->gc.victim, index), off, bytes);
+    bool raw = bytes == CH_SLOT_BYTES;
+    page_id pid = raw ? page_pid(slot) : ch_get48(slot + off);
+    struct pack_item *it = &s->w.items[*n];
+    struct pack_image_info info = {0};
+
+    if (pid == 0 || pid >= map_pages_max(s->map) || map_get(s->map, pid) != place)
+        return; /* dead, or no image at all: only the map says what is one */
+    if (raw ? page_check(slot, pid) != 0 : pack_image_info(slot, off, bytes, &info) != 0) {
+        damaged_image(s, index, pid);
+        return;
+    }
+    *it = (struct pack_item){
+        .pid = pid,
+        .lsn = raw ? page_lsn(slot) : info.lsn,
+        .death = raw ? page_death_pack(page_death_time(slot, wal_end(s->wal))) : info.death,
+        .image = slot + off,
+        .image_bytes = bytes,
+    };
+    s->gc.pids[*n] = pid;
+    s->gc.old[*n] = place;
+    (*n)++;
+}
+
+/* Collects live images from slots [next, *stop); *sources: slots that hold some. Stops before a slot whose images may not
+ * fit, at the end of the buffer or of the victim. */
+static unsigned
+collect_chunk(struct store *s, uint32_t *stop, uint32_t *sources)
+{
+    uint32_t offs[PACK_SLOT_IMAGES_MAX];
+    uint32_t lens[PACK_SLOT_IMAGES_MAX];
+    uint32_t index = s->gc.next;
+    unsigned n = 0;
+
+    *sources = 0;
+    for (; index < s->gc.buf_first + s->gc.buf_count; index++) {
+        const uint8_t *slot = s->gc.buf + (size_t)(index - s->gc.buf_first) * CH_SLOT_BYTES;
+        unsigned images = pack_slot_images(slot, offs, lens);
+        unsigned before = n;
+
+        if (n + images + 1 > CH_BATCH_MAX)
+            break;
+        take_image(s, slot, index, 0, CH_SLOT_BYTES, &n);
+        for (unsigned i = 0; i < images; i++)
+            take_image(s, slot, index, offs[i], lens[i], &n);
+        *sources += n > before;
+    }
+    *stop = index;
+    return n;
+}
+
+/* G2: the slots with live images as they stand, dead images and all; the map tells them apart. The slots are moved
+ * together in the read buffer, which is then used up as far as `stop`. */
+static void
+plan_verbatim(struct store *s, unsigned n, struct pack_plan *plan)
+{
+    struct store_gc *g = &s->gc;
+    uint8_t *base = g->buf + (size_t)(g->next - g->buf_first) * CH_SLOT_BYTES;
+    uint64_t last = 0;
+    uint32_t k = 0;
+
+    *plan = (struct pack_plan){.slots = base, .stored = n};
+    for (unsigned i = 0; i < n; i++) {
+        struct pack_item *it = &s->w.items[i];
+        uint64_t slot = place_slot(g->old[i]);
+
+        if (slot != last) {
+            uint32_t index = (uint32_t)(slot - zone_slot(s->zones, g->victim, g->buf_first));
+
+            memmove(base + (size_t)k * CH_SLOT_BYTES, g->buf + (size_t)index * CH_SLOT_BYTES,
+                    CH_SLOT_BYTES);
+            last = slot;
+            k++;
+        }
+        it->carried = false;
+        it->slot = k - 1;
+        it->offset = place_offset(g->old[i]);
+        it->bytes = place_bytes(g->old[i]);
+        plan->image_total += it->bytes;
+    }
+    plan->slot_count = k;
+    g->buf_count = 0; /* read again if this chunk fails */
+}
+
+/* ---- publishing ---- */
+
+/* R6: the images durable, by a flush that began after they were written. */
+static int
+flush_images(struct store *s)
+{
+    uint64_t ticket = dev_flush_ticket(s->cfg.dev);
+
+    if (dev_flush_done(s->cfg.dev) < ticket) {
+        int rc = wal_flush_force(s->wal);
+
+        if (rc != 0)
+            return rc;
+    }
+    if (dev_flush_done(s->cfg.dev) >= ticket)
+        return 0;
+    return dev_flush(s->cfg.dev); /* the log is on another device */
+}
+
+static void
+publish_moves(struct store *s, unsigned n, struct wal_ticket *t)
+{
+    struct store_gc *g = &s->gc;
+    uint64_t shards = store_shards(g->pids, n);
+    unsigned k = 0;
+    lsn_t lsn;
+
+    for (unsigned i = 0; i < n; i++) {
+        const struct pack_item *it = &s->w.items[i];
+
+        g->to[i] = place_make(s->w.slot_no[it->slot], it->offset, it->bytes);
+    }
+    map_lock(s->map, shards);
+    for (unsigned i = 0; i < n; i++) {
+        if (map_get(s->map, g->pids[i]) != g->old[i])
+            continue; /* race lost */
+        g->pids[k] = g->pids[i];
+        g->old[k] = g->old[i];
+        g->to[k++] = g->to[i];
+    }
+    if (k > 0) {
+        lsn = store_map_append(s, t, g->pids, g->to, k);
+        for (unsigned i = 0; i < k; i++) {
+            bool moved = map_move_if(s->map, g->pids[i], g->old[i], g->to[i]);
+
+            CH_ASSERT(moved); /* S7, G3: filtered under the same locks */
+            zone_live_add(s->zones, zone_of_slot(s->zones, place_slot(g->to[i])),
+                          place_bytes(g->to[i]));
+            zone_live_sub(s->zones, g->victim, place_bytes(g->old[i]), lsn);
+        }
+    }
+    map_unlock(s->map, shards);
+    store_count(&s->gc_moved, k);
+    store_count(&s->gc_lost, n - k);
+}
+
+/* ---- the step ---- */
+
+static int
+move_chunk(struct store *s, unsigned n, uint32_t sources, struct wal_ticket *t)
+{
+    struct store_gc *g = &s->gc;
+    struct pack_plan plan = {0};
+    unsigned spans = 0;
+    int rc;
+
+    pack_build(s->gc_packer, s->w.items, n, false, &plan);
+    if (plan.slot_count > sources)
+        plan_verbatim(s, n, &plan);
+    rc = oop_store(s, ZONE_STREAM_GC, CH_GC, &plan, n, g->spans, &spans);
+    if (rc != 0)
+        return rc;
+    g->written += plan.slot_count;
+    rc = flush_images(s);
+    if (rc == 0)
+        publish_moves(s, n, t);
+    for (unsigned i = 0; i < spans; i++) {
+        if (rc == 0)
+            zone_commit(s->zones, &g->spans[i]);
+        else
+            zone_abandon(s->zones, &g->spans[i], false);
+    }
+    return rc;
+}
+
+int
+gc_move_step(struct store *s, bool urgent, struct wal_ticket *t, bool *did)
+{
+    struct store_gc *g = &s->gc;
+    uint32_t stop;
+    uint32_t sources;
+    unsigned n;
+    int rc;
+
+    if (g->steps++ % GC_CENSUS_STEPS == 0)
+        store_census(s);
+    rc = choose_victim(s);
+    if (rc != 0)
+        return rc;
+    if (g->victim == CH_ZONE_NONE)
+        return nothing_to_gain(s, urgent, did);
+    if (g->next < g->end) {
+        rc = fill_buffer(s);
+        if (rc != 0)
+            return rc;
+        n = collect_chunk(s, &stop, &sources);
+        if (n > 0)
+            rc = move_chunk(s, n, sources, t);
+        if (rc != 0)
+            return rc;
+        g->next = stop;
+    }
+    *did = true;
+    return g->next >= g->end ? finish_victim(s) : 0;
+}

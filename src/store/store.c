@@ -1,1 +1,838 @@
-/* store.c */
+/* store.c - what both ways to write share: reading, publication, page ids, MAP records, recovery.
+ *
+ *      map  (page id -> place, memory)           zone table (live bytes, states, pins; memory)
+ *        \        MAP records in the log        /
+ *         `------ change together, under the pages' shard locks ------'
+ *
+ * MAP record, log type STORE_RECORD_MAP:
+ *     0 1 version, 1    1 1 flags, 0    2 2 count n    then n x { 6 page id | 8 place, 0 = none }
+ * Entries are absolute, so that replay needs no order against the checkpoint's map pages (R7).
+ *
+ * Invariants (DESIGN 3):
+ *   S1  live bytes leave a zone with the LSN of the record that took them out; zone_next_dead() hands the
+ *       zone out only when that LSN is durable and no reader pins it (store_move_live(), gc.c).
+ *   S2  store_write() asserts that the log is durable up to each page's LSN.
+ *   S3  a zone's live bytes = sum over the places mapped into it; store_verify() recounts.
+ *   S8  a MAP record is appended and the map changed under the same hold of the shard locks.
+ *   R6  a batch is published only after a device flush that began after its write; asserted.
+ *   R8  log room is reserved before the shard locks; under them only wal_append(), which never waits.
+ *   R17 a reader pins the zone and reads the map again: unchanged means the slot can't be reset.
+ *
+ * Locks: s->lock (rank GC) makes store_write() and gc steps one at a time, because they share buffers and zone
+ * reservations. store_publish() and store_pid_free() need only shard locks: GC filters its moves under the same
+ * locks, and spans in flight keep a zone from GC (Z2). s->lock is never held while waiting for log
+ * room: the checkpoint that makes room must be able to write pages.
+ *
+ * Crash: everything here is memory. What recovery sees is the checkpoint's map plus the MAP records after it.
+ */
+#include "store/store_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "page/page.h"
+
+/* ---- reading ---- */
+
+static zone_id
+place_zone(const struct store *s, place_t p)
+{
+    uint64_t first = s->cfg.zones_base / CH_SLOT_BYTES;
+    uint64_t slot = place_slot(p);
+
+    if (slot < first || (slot - first) / s->zone_slots >= s->cfg.zones_max)
+        return CH_ZONE_NONE;
+    return (zone_id)((slot - first) / s->zone_slots);
+}
+
+int
+store_place_check(const struct store *s, page_id pid, place_t p)
+{
+    if (place_zone(s, p) == CH_ZONE_NONE || place_bytes(p) == 0 ||
+        place_offset(p) + place_bytes(p) > CH_SLOT_BYTES || (p & 0x7f) != 0)
+        return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": place %#" PRIx64 " lies in no data zone", pid,
+                       p);
+    return 0;
+}
+
+/* Pins the zone of the page's place (R17). In place a home slot is never reset: nothing to pin. */
+static int
+read_pin(struct store *s, page_id pid, place_t *place, zone_id *zone)
+{
+    place_t p = map_get(s->map, pid);
+
+    for (;;) {
+        zone_id z;
+        place_t again;
+
+        if (p == PLACE_NONE)
+            return CH_FAIL(COHORT_NOTFOUND, "page %" PRIu64 " has no image", pid);
+        z = place_zone(s, p);
+        if (z == CH_ZONE_NONE)
+            return store_place_check(s, pid, p);
+        if (s->cfg.kind == STORE_INPLACE)
+            z = CH_ZONE_NONE;
+        else
+            zone_pin(s->zones, z);
+        again = map_get(s->map, pid);
+        if (again == p) {
+            *place = p;
+            *zone = z;
+            return 0;
+        }
+        if (z != CH_ZONE_NONE)
+            zone_unpin(s->zones, z);
+        p = again;
+    }
+}
+
+static void
+read_unpin(struct store *s, zone_id z)
+{
+    if (z != CH_ZONE_NONE)
+        zone_unpin(s->zones, z);
+}
+
+/* A decompression context, or NULL when the codec needs none or all are taken: nobody waits. */
+static struct packer *
+reader_get(struct store *s, unsigned *index)
+{
+    uint32_t bits = atomic_load_explicit(&s->readers_free, memory_order_relaxed);
+
+    while (bits != 0) {
+        unsigned i = (unsigned)__builtin_ctz(bits);
+
+        /* Acquire: partner is the release in reader_put(). */
+        if (atomic_compare_exchange_weak_explicit(&s->readers_free, &bits, bits & ~(1U << i),
+                                                  memory_order_acquire, memory_order_relaxed)) {
+            *index = i;
+            return s->readers[i];
+        }
+    }
+    return NULL;
+}
+
+static void
+reader_put(struct store *s, struct packer *p, unsigned index)
+{
+    if (p != NULL)
+        atomic_fetch_or_explicit(&s->readers_free, 1U << index, memory_order_release);
+}
+
+/* `buf` holds the slot of `p` and receives the page. */
+static int
+read_decode(struct store *s, page_id pid, place_t p, void *buf)
+{
+    uint8_t slot[CH_SLOT_BYTES] __attribute__((aligned(16)));
+    struct packer *reader;
+    unsigned index = 0;
+    uint32_t off = place_offset(p);
+    uint32_t bytes = place_bytes(p);
+    int rc;
+
+    if (bytes == CH_SLOT_BYTES)
+        return page_check(buf, pid);
+    if (off + bytes > CH_SLOT_BYTES || bytes == 0)
+        return store_place_check(s, pid, p);
+    memcpy(slot + off, (const uint8_t *)buf + off, bytes);
+    reader = reader_get(s, &index);
+    rc = pack_unpack(reader, slot, off, bytes, pid, buf);
+    reader_put(s, reader, index);
+    return rc;
+}
+
+int
+store_read(struct store *s, page_id pid, void *buf)
+{
+    place_t p;
+    zone_id z;
+    int rc = read_pin(s, pid, &p, &z);
+
+    if (rc != 0)
+        return rc;
+    rc = dev_read(s->cfg.dev, store_slot_off(place_slot(p)), buf, CH_SLOT_BYTES);
+    read_unpin(s, z);
+    if (rc != 0)
+        return rc;
+    return read_decode(s, pid, p, buf);
+}
+
+void
+store_read_many(struct store *s, const page_id *pids, void *const *bufs, int *rcs, unsigned n)
+{
+    struct dev_req reqs[STORE_READ_MANY];
+    unsigned index[STORE_READ_MANY]; /* request -> page */
+    place_t places[STORE_READ_MANY];
+    zone_id zones[STORE_READ_MANY];
+    unsigned k = 0;
+    int rc;
+
+    CH_ASSERT(n <= STORE_READ_MANY);
+    for (unsigned i = 0; i < n; i++) {
+        rcs[i] = read_pin(s, pids[i], &places[k], &zones[k]);
+        if (rcs[i] != 0)
+            continue;
+        reqs[k] = (struct dev_req){
+            .op = DEV_READ,
+            .off = store_slot_off(place_slot(places[k])),
+            .len = CH_SLOT_BYTES,
+            .buf = bufs[i],
+            .rc = COHORT_ERETRY, /* stays when no queue could be had */
+        };
+        index[k++] = i;
+    }
+    if (k == 0)
+        return;
+    rc = dev_io(s->cfg.dev, reqs, k);
+    for (unsigned j = 0; j < k; j++) {
+        unsigned i = index[j];
+
+        read_unpin(s, zones[j]);
+        rcs[i] = reqs[j].rc == COHORT_ERETRY ? rc : reqs[j].rc;
+        if (rcs[i] == 0)
+            rcs[i] = read_decode(s, pids[i], places[j], bufs[i]);
+    }
+}
+
+/* ---- MAP records and publication ---- */
+
+uint64_t
+store_map_bytes(unsigned n)
+{
+    return WAL_RECORD_HEADER + STORE_RECORD_HEADER + (uint64_t)n * STORE_RECORD_ENTRY;
+}
+
+lsn_t
+store_map_append(struct store *s, struct wal_ticket *t, const page_id *pids, const place_t *places,
+                 unsigned n)
+{
+    uint8_t record[STORE_RECORD_BYTES];
+    struct wal_part part = {.data = record};
+
+    CH_ASSERT(n > 0 && n <= CH_BATCH_MAX);
+    record[0] = STORE_RECORD_VERSION;
+    record[1] = 0;
+    ch_put16(record + 2, n);
+    for (unsigned i = 0; i < n; i++) {
+        uint8_t *e = record + STORE_RECORD_HEADER + i * STORE_RECORD_ENTRY;
+
+        ch_put48(e, pids[i]);
+        ch_put64(e + 6, places == NULL ? PLACE_NONE : places[i]);
+    }
+    part.bytes = STORE_RECORD_HEADER + n * STORE_RECORD_ENTRY;
+    return wal_append(s->wal, t, STORE_RECORD_MAP, CH_META, &part, 1);
+}
+
+uint64_t
+store_shards(const page_id *pids, unsigned n)
+{
+    uint64_t mask = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        mask |= UINT64_C(1) << map_shard(pids[i]);
+    return mask;
+}
+
+/* S1, S3: the live bytes follow the map, with the LSN of the record that says so. In place nothing is counted. */
+static void
+move_live(struct store *s, place_t from, place_t to, lsn_t lsn)
+{
+    if (s->cfg.kind == STORE_INPLACE)
+        return;
+    if (to != PLACE_NONE)
+        zone_live_add(s->zones, place_zone(s, to), place_bytes(to));
+    if (from != PLACE_NONE)
+        zone_live_sub(s->zones, place_zone(s, from), place_bytes(from), lsn);
+}
+
+/* Under the shard locks of all n pages: the record, then the map (S8). */
+static void
+publish_locked(struct store *s, struct wal_ticket *t, const page_id *pids, const place_t *places,
+               unsigned n)
+{
+    lsn_t lsn = store_map_append(s, t, pids, places, n);
+
+    for (unsigned i = 0; i < n; i++) {
+        place_t to = places == NULL ? PLACE_NONE : places[i];
+
+        move_live(s, map_set(s->map, pids[i], to), to, lsn);
+    }
+    store_count(&s->changes, n);
+}
+
+/* In place an entry changes only when a page gets its first image; returns how many are left. */
+static unsigned
+publish_filter(struct store *s, const struct store_batch *b, page_id *pids, place_t *places)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < b->count; i++) {
+        if (s->cfg.kind == STORE_INPLACE && map_get(s->map, b->pids[i]) == b->places[i])
+            continue;
+        pids[n] = b->pids[i];
+        places[n++] = b->places[i];
+    }
+    return n;
+}
+
+int
+store_publish(struct store *s, const struct store_batch *b)
+{
+    struct wal_ticket t = {0};
+    page_id pids[CH_BATCH_MAX];
+    place_t places[CH_BATCH_MAX];
+    unsigned n;
+    uint64_t shards;
+    int rc;
+
+    CH_ASSERT(store_ready(s, b)); /* R6 */
+    CH_ASSERT(b->count <= CH_BATCH_MAX);
+    /* One write in flight per page id (S9): nobody else publishes these pages between filter and lock. */
+    n = publish_filter(s, b, pids, places);
+    if (n > 0) {
+        rc = wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(n), &t); /* R8 */
+        if (rc != 0)
+            return rc;
+        shards = store_shards(pids, n);
+        map_lock(s->map, shards);
+        publish_locked(s, &t, pids, places, n);
+        map_unlock(s->map, shards);
+        wal_release(s->wal, &t);
+    }
+    /* After the live bytes were added: a zone never looks empty and idle in between (Z2). */
+    for (unsigned i = 0; i < b->span_count; i++)
+        zone_commit(s->zones, &b->spans[i]);
+    return 0;
+}
+
+void
+store_drop(struct store *s, const struct store_batch *b)
+{
+    for (unsigned i = 0; i < b->span_count; i++)
+        zone_abandon(s->zones, &b->spans[i], false);
+}
+
+bool
+store_ready(struct store *s, const struct store_batch *b)
+{
+    return dev_flush_done(s->cfg.dev) >= b->flush_ticket;
+}
+
+int
+store_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
+            struct store_batch *out)
+{
+    int rc;
+
+    CH_ASSERT(n > 0 && n <= s->cfg.batch_pages);
+    for (unsigned i = 0; i < n; i++) {
+        CH_ASSERT(page_pid(pages[i].page) == pages[i].pid);
+        CH_ASSERT(pages[i].lsn <= wal_durable(s->wal)); /* S2 */
+        page_seal(pages[i].page);
+    }
+    rt_lock(&s->lock);
+    rc = s->ops->write(s, pages, n, carry, out);
+    rt_unlock(&s->lock);
+    return rc;
+}
+
+/* ---- page ids ---- */
+
+int
+store_pid_alloc(struct store *s, page_id *out)
+{
+    page_id pid = 0;
+    int rc = map_pid_alloc(s->map, &pid);
+
+    if (rc != 0)
+        return rc;
+    rc = s->ops->pid_check(s, pid);
+    if (rc == 0)
+        rc = map_ensure(s->map, pid); /* so that publication can't fail */
+    if (rc != 0)
+        map_pid_free(s->map, pid);
+    else
+        *out = pid;
+    return rc;
+}
+
+int
+store_pid_note(struct store *s, page_id pid)
+{
+    int rc = s->ops->pid_check(s, pid);
+
+    if (rc == 0)
+        rc = map_ensure(s->map, pid);
+    if (rc == 0)
+        rc = map_pid_mark_used(s->map, pid);
+    return rc;
+}
+
+int
+store_pid_free(struct store *s, const page_id *pids, unsigned n)
+{
+    for (unsigned done = 0; done < n;) {
+        unsigned k = n - done < CH_BATCH_MAX ? n - done : CH_BATCH_MAX;
+        struct wal_ticket t = {0};
+        uint64_t shards = store_shards(pids + done, k);
+        int rc = wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(k), &t); /* R8 */
+
+        if (rc != 0)
+            return rc;
+        /* Logged even for pages without a place: replay learns from it that older records are void (R9). */
+        map_lock(s->map, shards);
+        publish_locked(s, &t, pids + done, NULL, k);
+        map_unlock(s->map, shards);
+        wal_release(s->wal, &t);
+        for (unsigned i = 0; i < k; i++)
+            map_pid_free(s->map, pids[done + i]);
+        done += k;
+    }
+    return 0;
+}
+
+/* ---- garbage collection, admission ---- */
+
+void
+store_census(struct store *s)
+{
+    uint32_t out = 0;
+    struct zone_info info;
+
+    for (zone_id z = 0; z < zone_count(s->zones); z++) {
+        zone_info(s->zones, z, &info);
+        out += info.state == ZONE_META || info.state == ZONE_RETIRED;
+    }
+    atomic_store_explicit(&s->zones_out, out, memory_order_relaxed);
+}
+
+int
+store_gc_step(struct store *s, bool urgent, bool *did)
+{
+    struct wal_ticket t = {0};
+    bool more;
+    int rc;
+
+    *did = false;
+    if (s->cfg.kind == STORE_INPLACE)
+        return 0;
+    rt_lock(&s->lock);
+    rc = gc_reset_dead(s, urgent, did);
+    more = rc == 0 && (gc_wants_victim(s) || (urgent && !*did));
+    rt_unlock(&s->lock);
+    if (!more)
+        return rc;
+    rc = wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(CH_BATCH_MAX), &t); /* R8, R11 */
+    if (rc != 0)
+        return rc;
+    rt_lock(&s->lock);
+    rc = gc_move_step(s, urgent, &t, did);
+    rt_unlock(&s->lock);
+    wal_release(s->wal, &t);
+    return rc;
+}
+
+bool
+store_gc_wanted(const struct store *s)
+{
+    return s->cfg.kind == STORE_OOP && gc_wants_victim(s);
+}
+
+bool
+store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
+{
+    return s->ops->has_room(s, dirty_new, new_pages);
+}
+
+/* ---- recovery ---- */
+
+int
+store_replay(struct store *s, const uint8_t *data, uint32_t bytes)
+{
+    unsigned n;
+
+    if (bytes < STORE_RECORD_HEADER || data[0] != STORE_RECORD_VERSION || data[1] != 0)
+        return CH_FAIL(COHORT_ELOG, "MAP record of %u bytes: unknown version or flags", bytes);
+    n = ch_get16(data + 2);
+    if (n == 0 || n > CH_BATCH_MAX || bytes != STORE_RECORD_HEADER + n * STORE_RECORD_ENTRY)
+        return CH_FAIL(COHORT_ELOG, "MAP record of %u bytes: %u entries", bytes, n);
+    for (unsigned i = 0; i < n; i++) {
+        const uint8_t *e = data + STORE_RECORD_HEADER + i * STORE_RECORD_ENTRY;
+        page_id pid = ch_get48(e);
+        place_t p = ch_get64(e + 6);
+        uint64_t shard = UINT64_C(1) << map_shard(pid);
+        int rc;
+
+        if (pid >= map_pages_max(s->map) || s->ops->pid_check(s, pid) != 0 ||
+            (p != PLACE_NONE && store_place_check(s, pid, p) != 0))
+            return CH_FAIL(COHORT_ELOG, "MAP record: page %" PRIu64 " at place %#" PRIx64, pid, p);
+        rc = store_pid_note(s, pid);
+        if (rc != 0)
+            return rc;
+        map_lock(s->map, shard);
+        (void)map_set(s->map, pid, p);
+        map_unlock(s->map, shard);
+    }
+    return 0;
+}
+
+/* Live bytes of each zone, from the map; adds zones that the file grew by after the checkpoint. */
+static int
+reconcile_count(struct store *s, uint64_t *live)
+{
+    uint64_t high = map_pid_high(s->map);
+
+    for (page_id pid = 0; pid < high; pid++) {
+        place_t p = map_get(s->map, pid);
+        zone_id z;
+        int rc;
+
+        if (p == PLACE_NONE)
+            continue;
+        rc = store_place_check(s, pid, p);
+        if (rc != 0)
+            return rc;
+        z = place_zone(s, p);
+        if (z >= zone_count(s->zones)) {
+            if (!s->cfg.growable)
+                return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": zone %u of %u", pid, z,
+                               zone_count(s->zones));
+            rc = zone_grow(s->zones, z + 1 - zone_count(s->zones));
+            if (rc != 0)
+                return rc;
+        }
+        live[z] += place_bytes(p);
+        if (live[z] > s->cfg.zone_bytes)
+            return CH_FAIL(COHORT_EMAP, "zone %u: %" PRIu64 " live bytes", z, live[z]);
+    }
+    return 0;
+}
+
+static int
+reconcile_zone(struct store *s, zone_id z, uint64_t live, bool *reset)
+{
+    struct zone_info info;
+
+    zone_info(s->zones, z, &info);
+    *reset = false;
+    if (info.state == ZONE_META || info.state == ZONE_RETIRED) {
+        if (live != 0 && info.state == ZONE_META)
+            return CH_FAIL(COHORT_EMAP, "zone %u: pages in a zone of map extents", z);
+        if (live == 0)
+            return 0;
+    }
+    /* Where the zone was open, images that nobody published may stand behind the known cursor. */
+    *reset = live == 0;
+    info.state = live == 0 ? ZONE_FREE : ZONE_SEALED;
+    info.cursor = live == 0 ? 0 : s->zone_slots;
+    info.generation += live == 0;
+    info.inflight = info.pins = 0;
+    info.live_bytes = 0;
+    info.empty_lsn = 0;
+    zone_restore(s->zones, z, &info);
+    if (live != 0)
+        zone_live_add(s->zones, z, live);
+    return 0;
+}
+
+static int
+reconcile_reset(struct store *s, zone_id first, uint32_t count)
+{
+    if (count == 0 || !s->cfg.discard)
+        return 0;
+    return dev_reset(s->cfg.dev, s->cfg.zones_base + first * s->cfg.zone_bytes,
+                     count * s->cfg.zone_bytes);
+}
+
+static int
+reconcile_zones(struct store *s, const uint64_t *live)
+{
+    uint32_t run = 0; /* empty zones right before z that are to be reset in one request */
+    zone_id z;
+    int rc = 0;
+
+    for (z = 0; rc == 0 && z < zone_count(s->zones); z++) {
+        bool reset;
+
+        rc = reconcile_zone(s, z, live[z], &reset);
+        if (rc == 0 && reset) {
+            run++;
+        } else if (rc == 0) {
+            rc = reconcile_reset(s, z - run, run);
+            run = 0;
+        }
+    }
+    if (rc == 0)
+        rc = reconcile_reset(s, z - run, run);
+    return rc;
+}
+
+int
+store_reconcile(struct store *s)
+{
+    uint64_t *live = NULL;
+    int rc;
+
+    /* What pass 1 read may still sit in the drive's cache: a zone that it emptied must not be written before that
+     * is durable (S1). */
+    rc = dev_flush(s->cfg.dev);
+    if (rc != 0 || s->cfg.kind == STORE_INPLACE)
+        goto out;
+    live = calloc(s->cfg.zones_max, sizeof(*live));
+    if (live == NULL) {
+        rc = CH_FAIL(COHORT_ENOMEM, "live bytes of %u zones", s->cfg.zones_max);
+        goto out;
+    }
+    rc = reconcile_count(s, live);
+    if (rc == 0)
+        rc = reconcile_zones(s, live);
+    if (rc == 0)
+        store_census(s);
+out:
+    free(live);
+    return rc;
+}
+
+int
+store_repair(struct store *s, unsigned *repaired)
+{
+    *repaired = 0;
+    return s->ops->repair(s, repaired);
+}
+
+int
+store_format(struct store *s)
+{
+    int rc = s->ops->format(s);
+
+    if (rc == 0)
+        store_census(s);
+    return rc;
+}
+
+/* ---- zone-table pages ---- */
+
+/* 0 1 state | 1 3 zero | 4 4 cursor | 8 8 live bytes | 16 8 empty LSN | 24 4 generation | 28 4 zero */
+enum { ZONE_ENTRY = 32, ZONE_ENTRIES = META_PAGE_PAYLOAD / ZONE_ENTRY };
+
+uint64_t
+store_zone_pages(const struct store *s)
+{
+    return ch_div_up(zone_count(s->zones), ZONE_ENTRIES);
+}
+
+void
+store_zone_page_copy(struct store *s, uint64_t k, uint8_t *payload)
+{
+    uint32_t count = zone_count(s->zones);
+    struct zone_info info;
+
+    memset(payload, 0, META_PAGE_PAYLOAD);
+    for (uint32_t i = 0; i < ZONE_ENTRIES && k * ZONE_ENTRIES + i < count; i++) {
+        uint8_t *e = payload + (size_t)i * ZONE_ENTRY;
+
+        zone_info(s->zones, (zone_id)(k * ZONE_ENTRIES + i), &info);
+        e[0] = (uint8_t)info.state;
+        ch_put32(e + 4, info.cursor);
+        ch_put64(e + 8, info.live_bytes);
+        ch_put64(e + 16, info.empty_lsn);
+        ch_put32(e + 24, info.generation);
+    }
+}
+
+int
+store_zone_page_load(struct store *s, uint64_t k, const uint8_t *payload)
+{
+    for (uint32_t i = 0; i < ZONE_ENTRIES; i++) {
+        const uint8_t *e = payload + (size_t)i * ZONE_ENTRY;
+        uint64_t z = k * ZONE_ENTRIES + i;
+        struct zone_info info = {0};
+
+        if (z >= zone_count(s->zones)) {
+            if (e[0] != ZONE_FREE)
+                return CH_FAIL(COHORT_EMAP, "zone table: zone %" PRIu64 " of %u", z,
+                               zone_count(s->zones));
+            continue;
+        }
+        if (e[0] > ZONE_RETIRED || ch_get32(e + 4) > s->zone_slots)
+            return CH_FAIL(COHORT_EMAP, "zone table: zone %" PRIu64 " in state %u", z, e[0]);
+        info.state = (enum zone_state)e[0];
+        /* What was going on with it ended with the process; its live bytes come from the map (store_reconcile()). */
+        if (info.state == ZONE_OPEN || info.state == ZONE_COLLECT || info.state == ZONE_DEAD)
+            info.state = ZONE_SEALED;
+        info.cursor = ch_get32(e + 4);
+        info.empty_lsn = ch_get64(e + 16);
+        info.generation = ch_get32(e + 24);
+        zone_restore(s->zones, (zone_id)z, &info);
+    }
+    return 0;
+}
+
+/* ---- create, destroy, counters ---- */
+
+static int
+create_readers(struct store *s)
+{
+    if (s->cfg.codec != PACK_ZSTD)
+        return 0;
+    for (unsigned i = 0; i < STORE_READERS; i++) {
+        int rc = packer_create(s->cfg.codec, s->cfg.codec_level, 1, &s->readers[i]);
+
+        if (rc != 0)
+            return rc;
+        atomic_fetch_or_explicit(&s->readers_free, 1U << i, memory_order_relaxed);
+    }
+    return 0;
+}
+
+static int
+create_buffers(struct store *s)
+{
+    int rc;
+
+    if (s->cfg.kind == STORE_INPLACE) {
+        s->ip.buf = ch_alloc_aligned((size_t)(1 + CH_BATCH_MAX) * CH_PAGE_BYTES);
+        return s->ip.buf != NULL ? 0 : CH_FAIL(COHORT_ENOMEM, "double-write buffer");
+    }
+    s->gc.buf = ch_alloc_aligned((size_t)STORE_GC_SLOTS * CH_SLOT_BYTES);
+    s->backed = calloc(s->cfg.zones_max, sizeof(*s->backed));
+    if (s->gc.buf == NULL || s->backed == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "buffers of garbage collection");
+    rc = packer_create(s->cfg.codec, s->cfg.codec_level, s->cfg.batch_pages, &s->packer);
+    if (rc == 0)
+        rc = packer_create(s->cfg.codec, s->cfg.codec_level, CH_BATCH_MAX, &s->gc_packer);
+    if (rc == 0)
+        rc = create_readers(s);
+    return rc;
+}
+
+static uint32_t
+choose_reserve(const struct store_config *cfg)
+{
+    if (cfg->kind == STORE_INPLACE)
+        return 0;
+    return cfg->zones_max >= 8 ? 2 : 1; /* why: gc.c, S6 */
+}
+
+static int
+create_tables(struct store *s)
+{
+    const struct store_config *cfg = &s->cfg;
+    struct zone_config zc = {
+        .first_slot = cfg->zones_base / CH_SLOT_BYTES,
+        .slots = s->zone_slots,
+        .zones_max = cfg->zones_max,
+        .zones = cfg->zones,
+        .reserve = s->reserve,
+    };
+    int rc = map_create(cfg->pages_max, &s->map);
+
+    if (rc == 0)
+        rc = zone_table_create(&zc, &s->zones);
+    return rc;
+}
+
+int
+store_create(const struct store_config *cfg, struct store **out)
+{
+    struct store *s;
+    uint64_t bytes = dev_caps(cfg->dev)->bytes;
+    int rc;
+
+    CH_ASSERT(cfg->batch_pages > 0 && cfg->batch_pages <= CH_BATCH_MAX);
+    CH_ASSERT(cfg->zones_base > 0 && cfg->zones_base % CH_SLOT_BYTES == 0);
+    CH_ASSERT(cfg->zone_bytes > 0 && cfg->zone_bytes % CH_SLOT_BYTES == 0);
+    CH_ASSERT(cfg->zones <= cfg->zones_max);
+    s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "store");
+    s->cfg = *cfg;
+    s->ops = cfg->kind == STORE_INPLACE ? &store_inplace_ops : &store_oop_ops;
+    s->zone_slots = (uint32_t)(cfg->zone_bytes / CH_SLOT_BYTES);
+    s->reserve = choose_reserve(cfg);
+    s->zones_cap = cfg->zones_max;
+    if (bytes > cfg->zones_base)
+        s->zones_cap =
+            (uint32_t)ch_min_u64(s->zones_cap, (bytes - cfg->zones_base) / cfg->zone_bytes);
+    s->gc.victim = CH_ZONE_NONE;
+    rt_mutex_init(&s->lock, RT_RANK_GC, 0);
+    rc = create_tables(s);
+    if (rc == 0)
+        rc = create_buffers(s);
+    if (rc != 0) {
+        store_destroy(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+void
+store_destroy(struct store *s)
+{
+    if (s == NULL)
+        return;
+    for (unsigned i = 0; i < STORE_READERS; i++)
+        packer_destroy(s->readers[i]);
+    packer_destroy(s->packer);
+    packer_destroy(s->gc_packer);
+    ch_free_aligned(s->gc.buf);
+    ch_free_aligned(s->ip.buf);
+    free(s->backed);
+    zone_table_destroy(s->zones);
+    map_destroy(s->map);
+    rt_mutex_fini(&s->lock);
+    free(s);
+}
+
+void
+store_set_wal(struct store *s, struct wal *w)
+{
+    s->wal = w;
+}
+
+size_t
+store_memory(const struct store *s)
+{
+    size_t n = sizeof(*s) + map_memory(s->map) + zone_table_memory(s->zones);
+
+    for (unsigned i = 0; i < STORE_READERS; i++)
+        n += s->readers[i] != NULL ? packer_memory(s->readers[i]) : 0;
+    if (s->cfg.kind == STORE_INPLACE)
+        return n + (size_t)(1 + CH_BATCH_MAX) * CH_PAGE_BYTES;
+    return n + packer_memory(s->packer) + packer_memory(s->gc_packer) +
+           (size_t)STORE_GC_SLOTS * CH_SLOT_BYTES + s->cfg.zones_max * sizeof(*s->backed);
+}
+
+struct map *
+store_map(struct store *s)
+{
+    return s->map;
+}
+
+struct zone_table *
+store_zones(struct store *s)
+{
+    return s->zones;
+}
+
+void
+store_counts(struct store *s, struct store_counts *out)
+{
+    struct zone_info info;
+
+    memset(out, 0, sizeof(*out));
+    out->page_writes = atomic_load_explicit(&s->page_writes, memory_order_relaxed);
+    out->page_write_stored = atomic_load_explicit(&s->page_write_stored, memory_order_relaxed);
+    out->carried = atomic_load_explicit(&s->carried, memory_order_relaxed);
+    out->gc_zones = atomic_load_explicit(&s->gc_zones, memory_order_relaxed);
+    out->gc_live_bytes = atomic_load_explicit(&s->gc_live_bytes, memory_order_relaxed);
+    out->gc_moved = atomic_load_explicit(&s->gc_moved, memory_order_relaxed);
+    out->gc_lost = atomic_load_explicit(&s->gc_lost, memory_order_relaxed);
+    out->zones_reset = atomic_load_explicit(&s->zones_reset, memory_order_relaxed);
+    for (zone_id z = 0; z < zone_count(s->zones); z++) {
+        zone_info(s->zones, z, &info);
+        out->retired += info.state == ZONE_RETIRED;
+    }
+}

@@ -1,1 +1,318 @@
-/* store_oop.c */
+/* store_oop.c - out of place: batches of pages go, packed, wherever the zone table has room.
+ *
+ *     pages -> pack_build() -> plan of slots -> zone_reserve() spans -> one vector of writes -> ticket
+ *
+ * GC writes through oop_store() too, so there is one way only in which an image reaches a zone.
+ *
+ * Invariants:
+ *   W1  on success the spans stay in flight until store_publish() or store_drop() (Z2); on error none is left.
+ *   W2  the bytes of a span are split exactly: images under the caller's cause, the rest under CH_PAD.
+ *   R6  the flush ticket is taken after all writes of the batch completed.
+ *   R11 growable devices: the `reserve` lowest free zones, the next ones that GC opens, have blocks before a user
+ *       write may open another zone. A freed zone that belongs to them is not punched.
+ *
+ * Growing: a file gets a zone when the space target grants it, or when GC has nothing to gain (gc.c), up to
+ * zones_cap. Never because it is convenient: a write that finds no zone returns EFULL and its caller runs GC.
+ *
+ * Locks: s->lock for everything here. Crash: spans that nobody published are garbage that recovery overwrites:
+ * reconcile frees or seals their zone.
+ */
+#include "store/store_internal.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "page/page.h"
+
+/* ---- growing and backing ---- */
+
+uint64_t
+oop_zones_used(const struct store *s)
+{
+    uint64_t count = zone_count(s->zones);
+    uint64_t idle = zone_free_count(s->zones) +
+                    atomic_load_explicit(&s->zones_out, memory_order_relaxed);
+
+    return count > idle ? count - idle : 0;
+}
+
+uint64_t
+oop_zones_granted(const struct store *s)
+{
+    uint64_t live = zone_live_total(s->zones);
+
+    return ch_div_up(live / 100 * s->cfg.space_target, s->cfg.zone_bytes) + STORE_OPEN_ZONES +
+           s->reserve;
+}
+
+int
+oop_grow(struct store *s, bool force)
+{
+    uint32_t count = zone_count(s->zones);
+    int rc;
+
+    if (!s->cfg.growable || count >= s->zones_cap)
+        return CH_FAIL(COHORT_EFULL, "%u of %u zones exist, none is free", count, s->zones_cap);
+    if (!force && oop_zones_used(s) >= oop_zones_granted(s))
+        return CH_FAIL(COHORT_EFULL, "%u zones: the space target grants no more", count);
+    rc = dev_allocate(s->cfg.dev, s->cfg.zones_base + count * s->cfg.zone_bytes, s->cfg.zone_bytes);
+    if (rc != 0)
+        return rc;
+    rc = zone_grow(s->zones, 1);
+    if (rc == 0)
+        s->backed[count] = true;
+    return rc;
+}
+
+int
+oop_back_reserve(struct store *s)
+{
+    uint32_t found = 0;
+    struct zone_info info;
+
+    if (!s->cfg.growable)
+        return 0;
+    for (zone_id z = 0; z < zone_count(s->zones) && found < s->reserve; z++) {
+        int rc;
+
+        zone_info(s->zones, z, &info);
+        if (info.state != ZONE_FREE)
+            continue;
+        found++;
+        if (s->backed[z])
+            continue;
+        rc = dev_allocate(s->cfg.dev, s->cfg.zones_base + z * s->cfg.zone_bytes, s->cfg.zone_bytes);
+        if (rc != 0)
+            return rc;
+        s->backed[z] = true;
+    }
+    return 0;
+}
+
+/* ---- placing ---- */
+
+static void
+undo_spans(struct store *s, const struct zone_span *spans, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        zone_abandon(s->zones, &spans[i], false);
+}
+
+/* One span of at most `slots` slots, growing the file where that is due. */
+static int
+reserve_span(struct store *s, enum zone_stream stream, uint32_t slots, struct zone_span *span)
+{
+    int rc = zone_reserve(s->zones, stream, slots, span);
+
+    if (rc == COHORT_EFULL && s->cfg.growable) {
+        /* GC may always grow: it gives more back than it takes. */
+        rc = oop_grow(s, stream == ZONE_STREAM_GC);
+        /* A user stream leaves the reserve alone, so a young file grows by more than one zone here. */
+        while (rc == 0 && zone_reserve(s->zones, stream, slots, span) != 0)
+            rc = oop_grow(s, stream == ZONE_STREAM_GC);
+    }
+    if (rc != 0)
+        return rc;
+    if (span->slot_first != 0)
+        return 0;
+    /* A zone was opened. */
+    s->backed[span->zone] = true;
+    if (stream != ZONE_STREAM_USER)
+        return 0;
+    rc = oop_back_reserve(s);
+    if (rc != 0)
+        zone_abandon(s->zones, span, false);
+    return rc;
+}
+
+static int
+reserve_spans(struct store *s, enum zone_stream stream, uint32_t slots, struct zone_span *spans,
+              unsigned *span_count)
+{
+    unsigned n = 0;
+
+    for (uint32_t done = 0; done < slots;) {
+        int rc = reserve_span(s, stream, slots - done, &spans[n]);
+
+        if (rc != 0) {
+            undo_spans(s, spans, n);
+            return rc;
+        }
+        for (uint32_t i = 0; i < spans[n].slot_count; i++)
+            s->w.slot_no[done + i] =
+                zone_slot(s->zones, spans[n].zone, spans[n].slot_first + i);
+        done += spans[n++].slot_count;
+    }
+    *span_count = n;
+    return 0;
+}
+
+/* ---- writing ---- */
+
+static void
+count_used(struct store *s, const struct pack_plan *plan, unsigned n)
+{
+    memset(s->w.used, 0, plan->slot_count * sizeof(s->w.used[0]));
+    for (unsigned i = 0; i < n; i++)
+        if (!s->w.items[i].carried)
+            s->w.used[s->w.items[i].slot] += s->w.items[i].bytes;
+}
+
+static void
+fill_requests(struct store *s, enum ch_cause cause, const struct pack_plan *plan,
+              const struct zone_span *spans, unsigned span_count)
+{
+    uint32_t slot = 0;
+
+    for (unsigned i = 0; i < span_count; i++) {
+        struct dev_req *r = &s->w.reqs[i];
+        uint32_t images = 0;
+
+        *r = (struct dev_req){
+            .op = DEV_WRITE,
+            .off = store_slot_off(zone_slot(s->zones, spans[i].zone, spans[i].slot_first)),
+            .len = (size_t)spans[i].slot_count * CH_SLOT_BYTES,
+            .buf = plan->slots + (size_t)slot * CH_SLOT_BYTES,
+            .rc = COHORT_ERETRY, /* stays when the vector never started */
+        };
+        for (uint32_t j = 0; j < spans[i].slot_count; j++)
+            images += s->w.used[slot + j];
+        r->split[cause] = images;
+        r->split[CH_PAD] = (uint32_t)r->len - images; /* W2 */
+        slot += spans[i].slot_count;
+    }
+}
+
+/* A zone that failed a write takes no more; one that the file system had no block for is fine. */
+static void
+abandon_failed(struct store *s, const struct zone_span *spans, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        bool bad = s->w.reqs[i].rc == COHORT_EIO;
+
+        if (bad)
+            ch_log(COHORT_LOG_ERROR, "zone %u: write of %u slots at slot %u failed; retired",
+                   spans[i].zone, spans[i].slot_count, spans[i].slot_first);
+        zone_abandon(s->zones, &spans[i], bad);
+    }
+}
+
+int
+oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
+          const struct pack_plan *plan, unsigned n, struct zone_span *spans, unsigned *span_count)
+{
+    int rc = 0;
+
+    CH_ASSERT(plan->slot_count > 0 && plan->slot_count <= CH_BATCH_MAX);
+    count_used(s, plan, n);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        unsigned k = 0;
+
+        rc = reserve_spans(s, stream, plan->slot_count, spans, &k);
+        if (rc != 0)
+            return rc;
+        fill_requests(s, cause, plan, spans, k);
+        rc = dev_io(s->cfg.dev, s->w.reqs, k);
+        if (rc == 0) {
+            *span_count = k;
+            return 0;
+        }
+        abandon_failed(s, spans, k);
+        if (rc != COHORT_EIO)
+            return rc;
+    }
+    return rc;
+}
+
+static void
+fill_items(struct store *s, const struct store_page *pages, unsigned n)
+{
+    lsn_t now = wal_end(s->wal);
+
+    for (unsigned i = 0; i < n; i++)
+        s->w.items[i] = (struct pack_item){
+            .pid = pages[i].pid,
+            .lsn = pages[i].lsn,
+            .death = page_death_pack(page_death_time(pages[i].page, now)),
+            .page = pages[i].page,
+        };
+}
+
+static int
+oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
+          struct store_batch *out)
+{
+    struct pack_plan plan = {0};
+    unsigned spans = 0;
+    int rc;
+
+    fill_items(s, pages, n);
+    pack_build(s->packer, s->w.items, n, carry, &plan);
+    rc = oop_store(s, ZONE_STREAM_USER, CH_USER, &plan, n, out->spans, &spans);
+    if (rc != 0)
+        return rc;
+    out->flush_ticket = dev_flush_ticket(s->cfg.dev); /* R6 */
+    out->span_count = spans;
+    out->count = 0;
+    for (unsigned i = 0; i < n; i++) {
+        const struct pack_item *it = &s->w.items[i];
+
+        pages[i].carried = it->carried;
+        if (it->carried)
+            continue;
+        pages[i].place = place_make(s->w.slot_no[it->slot], it->offset, it->bytes);
+        out->pids[out->count] = pages[i].pid;
+        out->places[out->count++] = pages[i].place;
+    }
+    store_count(&s->page_writes, out->count);
+    store_count(&s->page_write_stored, plan.image_total);
+    store_count(&s->carried, n - out->count);
+    return 0;
+}
+
+/* ---- the rest of struct store_ops ---- */
+
+static bool
+oop_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
+{
+    uint64_t zones = s->cfg.growable ? s->zones_cap : zone_count(s->zones);
+    uint64_t out = s->reserve + STORE_OPEN_ZONES +
+                   atomic_load_explicit(&s->zones_out, memory_order_relaxed);
+    uint64_t usable = zones > out ? (zones - out) * s->cfg.zone_bytes : 0;
+    /* What packing may lose; and GC must gain a little from the fullest zones. */
+    unsigned percent = s->cfg.codec == PACK_NONE ? 97 : 85;
+
+    return zone_live_total(s->zones) + (dirty_new + new_pages) * CH_SLOT_BYTES <=
+           usable / 100 * percent;
+}
+
+static int
+oop_format(struct store *s)
+{
+    (void)s; /* zones are born free; a file gets its blocks as it goes (R11: oop_back_reserve()) */
+    return 0;
+}
+
+static int
+oop_repair(struct store *s, unsigned *repaired)
+{
+    (void)s;
+    *repaired = 0; /* nothing is overwritten where it stands, so nothing can be torn there */
+    return 0;
+}
+
+static int
+oop_pid_check(const struct store *s, page_id pid)
+{
+    (void)s;
+    (void)pid;
+    return 0;
+}
+
+const struct store_ops store_oop_ops = {
+    .write = oop_write,
+    .format = oop_format,
+    .repair = oop_repair,
+    .pid_check = oop_pid_check,
+    .has_room = oop_has_room,
+};

@@ -36,11 +36,12 @@ size_t wal_memory(const struct wal *w);
 
 /* Who asks for room (R11): SYSTEM (MAP records, checkpoint, undo) may use all of the ring. */
 enum wal_class { WAL_USER, WAL_SYSTEM };
-struct wal_ticket { uint64_t bytes; };
-/* Grants room, not position (R8), for records of `bytes` payload and header bytes in all (as much as may
+struct wal_ticket { uint64_t bytes, pads; }; /* pads: the log's own */
+/* Grants room, not position (R8), for one or a few records of `bytes` payload and header bytes in all (as much as may
  * be appended under this ticket). Waits while the buffer or the ring is too full: it then flushes itself
  * where that helps, and calls nothing upward: who must make room is woken through wal_pressure().
- * EFAILED after a failed write; EFULL when wal_set_full() says waiting is pointless. */
+ * EFAILED after a failed write; EFULL when wal_set_full() says waiting is pointless; EBATCHSIZE when even an empty
+ * log or buffer would be too small. */
 CH_NODISCARD int wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_ticket *t);
 /* Gives the rest of the ticket back. A zeroed ticket is fine. */
 void wal_release(struct wal *w, struct wal_ticket *t);
@@ -62,7 +63,7 @@ lsn_t wal_cut(struct wal *w);
 bool wal_failed(struct wal *w);
 /* Bytes of the ring in use, reservations included, and its size. */
 void wal_usage(struct wal *w, uint64_t *used, uint64_t *size);
-/* Forgets everything below `cut`; the root that says so must be durable (R16). */
+/* Forgets everything below `cut` <= wal_durable() (asserted); the root that says so must be durable (R16). */
 void wal_truncate(struct wal *w, lsn_t cut);
 /* Blocks until ring use is above `percent`, somebody waits for room, wal_wake(), or `ns` passed; true when
  * room is wanted. For the checkpoint thread. */
@@ -78,7 +79,7 @@ struct wal_scan_config {
     struct dev *dev;
     uint64_t base, bytes;
     uint64_t db_id;
-    lsn_t from;          /* a record boundary: the root's cut */
+    lsn_t from;          /* the root's cut: a value of wal_end(), a record's start or end, or a block's start */
     uint32_t epoch_min;  /* epoch of the block at `from` is at least this */
     lsn_t epoch_start;   /* blocks at or after this LSN have ... */
     uint32_t epoch;      /* ... exactly this epoch (the newest) */
@@ -89,7 +90,8 @@ CH_NODISCARD int wal_scan_open(const struct wal_scan_config *cfg, struct wal_sca
 /* Next record, valid until the next call. NOTFOUND at the tail. ELOG when a bad block lies below the durable
  * LSN that a later valid block carries (R10), when a record is malformed, or when `from` itself is unreadable. EIO. */
 CH_NODISCARD int wal_scan_next(struct wal_scan *s, struct wal_record *out);
-/* After NOTFOUND: the LSN, multiple of 4096, where new blocks may start: behind the last whole record's block. */
+/* After NOTFOUND: the LSN, multiple of 4096, where new blocks may start, in a new epoch: that of the first bad block.
+ * It lies behind every acknowledged block; a record it cuts off is never returned, now or later. */
 lsn_t wal_scan_tail(const struct wal_scan *s);
 void wal_scan_close(struct wal_scan *s);
 

@@ -1,1 +1,345 @@
-/* wal_scan.c */
+/* wal_scan.c - reads the log back, and tells a torn tail from damage.
+ *
+ * Blocks are read in chunks from `from` on; each must be whole and carry the LSN that its place in the
+ * ring and the lap demand. Records are put together from the payloads.
+ *
+ *   from                        epoch_start                      tail
+ *    | epoch_min .. (rising)        | exactly `epoch`              | bad: torn, stale or blank
+ *    +-----+-----+-----+-----+------+-----+-----+-----+-----+-----+-----+--
+ *
+ * Invariants:
+ *   C1  the tail is the first bad block. All acknowledged blocks are below it, as a flush is
+ *       acknowledged when all blocks up to its end are durable; so none of them is rewritten.
+ *   C2  a bad block at p is damage, not a tail, if p < epoch_start (the recovery that chose it read all
+ *       blocks below), if `from` lies inside of p, or if any block on the ring, of this database and
+ *       above p, says that the log was durable beyond p (R10). The search covers the whole ring and any
+ *       lap, so that an old root over a newer log is found as well (R16).
+ *   C3  a record cut off by the tail is not returned. Its blocks stay; the next writer starts at the
+ *       tail with a new epoch, and a scan that meets a newer epoch drops what it has of a record, since
+ *       no record crosses epochs (W5). What old flushes left beyond the tail has an old epoch.
+ *   C4  the header's `first` must agree with where the records, one after the other, really start.
+ *
+ * Memory: one chunk and one record, allocated at open. No threads.
+ */
+#include "wal/wal_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    CHUNK_BYTES = 256 << 10
+};
+
+struct wal_scan {
+    struct wal_scan_config cfg;
+    wal_read_fn *read;
+    void *read_arg;
+    uint64_t ring_blocks;
+    uint8_t *chunk; /* blocks from chunk_lsn on */
+    lsn_t chunk_lsn;
+    uint64_t chunk_bytes; /* 0 = none read */
+
+    struct wal_block block; /* the current one; meaningless unless `have_block` */
+    const uint8_t *bytes;   /* its bytes in the chunk */
+    bool have_block;
+    bool synced;     /* a record boundary has been seen */
+    bool first_seen; /* the first record that starts in this block has been reached (C4) */
+    unsigned off;    /* of the next byte to take */
+    lsn_t next;      /* LSN of the block after it */
+    uint32_t epoch;  /* of the last good block; at first the lowest that is legal */
+
+    uint8_t *record; /* header and payload put together so far */
+    uint32_t got, need;
+    lsn_t start;
+    int rc; /* sticky: NOTFOUND at the tail, or an error */
+};
+
+static int
+read_dev(void *arg, uint64_t off, void *buf, size_t len)
+{
+    return dev_read(arg, off, buf, len);
+}
+
+/* Makes the block at `lsn` part of the chunk. */
+static int
+chunk_load(struct wal_scan *s, lsn_t lsn)
+{
+    uint64_t index = lsn / WAL_BLOCK % s->ring_blocks;
+    uint64_t bytes = ch_min_u64(CHUNK_BYTES, (s->ring_blocks - index) * WAL_BLOCK);
+    int rc;
+
+    if (s->chunk_bytes > 0 && lsn >= s->chunk_lsn && lsn - s->chunk_lsn < s->chunk_bytes)
+        return 0;
+    s->chunk_bytes = 0;
+    rc = s->read(s->read_arg, s->cfg.base + index * WAL_BLOCK, s->chunk, bytes);
+    if (rc != 0)
+        return rc;
+    s->chunk_lsn = lsn;
+    s->chunk_bytes = bytes;
+    return 0;
+}
+
+/* Does a block anywhere on the ring say that the log was durable beyond `lsn`? (C2) */
+static int
+find_durable_beyond(struct wal_scan *s, lsn_t lsn, lsn_t *found)
+{
+    *found = 0;
+    for (uint64_t i = 0; i < s->ring_blocks; i++) {
+        const uint8_t *p;
+        struct wal_block b;
+        int rc = chunk_load(s, i * WAL_BLOCK);
+
+        if (rc != 0)
+            return rc;
+        p = s->chunk + (i * WAL_BLOCK - s->chunk_lsn);
+        if (wal_block_parse(p, s->cfg.db_id, &b) && b.lsn / WAL_BLOCK % s->ring_blocks == i &&
+            b.lsn > lsn && b.durable > lsn && b.epoch >= s->epoch) {
+            *found = b.lsn;
+            break;
+        }
+    }
+    return 0;
+}
+
+/* The block at `lsn` is bad: tail or damage? */
+static int
+bad_block(struct wal_scan *s, lsn_t lsn)
+{
+    lsn_t found;
+    int rc;
+
+    if (lsn < s->cfg.epoch_start)
+        return CH_FAIL(COHORT_ELOG, "log: bad block at LSN %" PRIu64 ", below %" PRIu64, lsn,
+                       s->cfg.epoch_start);
+    if (lsn < s->cfg.from)
+        return CH_FAIL(COHORT_ELOG, "log: bad block at LSN %" PRIu64 ", where the log is cut", lsn);
+    s->chunk_bytes = 0; /* the search below keys chunks by place */
+    rc = find_durable_beyond(s, lsn, &found);
+    s->chunk_bytes = 0;
+    if (rc != 0)
+        return rc;
+    if (found != 0)
+        return CH_FAIL(COHORT_ELOG, "log: bad block at LSN %" PRIu64 ", acknowledged by LSN %" PRIu64,
+                       lsn, found);
+    return COHORT_NOTFOUND;
+}
+
+static bool
+epoch_ok(const struct wal_scan *s, const struct wal_block *b)
+{
+    if (b->lsn >= s->cfg.epoch_start)
+        return b->epoch == s->cfg.epoch;
+    return b->epoch >= s->epoch && b->epoch <= s->cfg.epoch;
+}
+
+static int
+malformed(const struct wal_scan *s, const char *what)
+{
+    return CH_FAIL(COHORT_ELOG, "log: block at LSN %" PRIu64 ": %s", s->block.lsn, what);
+}
+
+/* Steps to the block at s->next; NOTFOUND when that is the tail. */
+static int
+next_block(struct wal_scan *s)
+{
+    const uint8_t *p;
+    struct wal_block b;
+    int rc;
+
+    if (s->have_block && s->got > 0 && s->block.used < WAL_BLOCK)
+        return malformed(s, "record runs into the padding"); /* W5 */
+    if (s->have_block && s->synced && !s->first_seen && s->block.first != 0)
+        return malformed(s, "a record should start there"); /* C4 */
+    rc = chunk_load(s, s->next);
+    if (rc != 0)
+        return rc;
+    p = s->chunk + (s->next - s->chunk_lsn);
+    if (!wal_block_parse(p, s->cfg.db_id, &b) || b.lsn != s->next || !epoch_ok(s, &b)) {
+        s->have_block = false;
+        return bad_block(s, s->next);
+    }
+    if (b.epoch > s->epoch)
+        s->got = 0; /* C3 */
+    s->epoch = b.epoch;
+    s->block = b;
+    s->bytes = p;
+    s->have_block = true;
+    s->first_seen = false;
+    s->off = WAL_BLOCK_HEADER;
+    s->next += WAL_BLOCK;
+    if (!s->synced) {
+        s->off = b.first != 0 ? b.first : b.used;
+        s->synced = b.first != 0 || b.used < WAL_BLOCK;
+        s->first_seen = b.first == 0; /* nothing to compare with */
+    }
+    return 0;
+}
+
+/* Takes up to `want` record bytes from the current block. */
+static void
+take(struct wal_scan *s, uint32_t want)
+{
+    uint32_t n = (uint32_t)ch_min_u64(want, s->block.used - s->off);
+
+    memcpy(s->record + s->got, s->bytes + s->off, n);
+    s->got += n;
+    s->off += n;
+}
+
+static int
+record_begin(struct wal_scan *s)
+{
+    if (!s->first_seen && s->block.first != s->off)
+        return malformed(s, "first record is not where the header says"); /* C4 */
+    s->first_seen = true;
+    s->start = s->block.lsn + s->off;
+    s->need = WAL_RECORD_HEADER;
+    return 0;
+}
+
+static int
+record_header(struct wal_scan *s)
+{
+    uint32_t bytes = ch_get32(s->record);
+
+    if (bytes > WAL_RECORD_MAX || s->record[5] != 0 || ch_get16(s->record + 6) != 0)
+        return malformed(s, "record header");
+    s->need = WAL_RECORD_HEADER + bytes;
+    return 0;
+}
+
+/* One step: a block, or as much of a record as the block has. */
+static int
+scan_step(struct wal_scan *s, bool *whole)
+{
+    int rc = 0;
+
+    *whole = false;
+    if (!s->have_block || s->off == s->block.used)
+        return next_block(s);
+    if (s->got == 0) {
+        rc = record_begin(s);
+        if (rc != 0)
+            return rc;
+    }
+    take(s, s->need - s->got);
+    if (s->got == WAL_RECORD_HEADER && s->need == WAL_RECORD_HEADER)
+        rc = record_header(s);
+    *whole = rc == 0 && s->got >= WAL_RECORD_HEADER && s->got == s->need;
+    return rc;
+}
+
+int
+wal_scan_next(struct wal_scan *s, struct wal_record *out)
+{
+    bool whole = false;
+
+    while (s->rc == 0 && !whole)
+        s->rc = scan_step(s, &whole);
+    if (s->rc != 0)
+        return s->rc;
+    out->start = s->start;
+    out->end = s->block.lsn + s->off;
+    out->type = s->record[4];
+    out->data = s->record + WAL_RECORD_HEADER;
+    out->bytes = s->need - WAL_RECORD_HEADER;
+    s->got = 0;
+    return 0;
+}
+
+/* `from` lies inside of the first block: it must be where a record ends or starts. */
+static int
+seek_inside(struct wal_scan *s, unsigned target)
+{
+    unsigned off = s->block.first;
+
+    if (target > s->block.used || (target < s->block.used && (off == 0 || off > target)))
+        return malformed(s, "the log is cut where no record starts");
+    while (target < s->block.used && off < target) {
+        uint32_t bytes;
+
+        if (off + WAL_RECORD_HEADER > s->block.used)
+            return malformed(s, "the log is cut inside of a record");
+        bytes = ch_get32(s->bytes + off);
+        if (bytes > WAL_BLOCK)
+            return malformed(s, "the log is cut inside of a record");
+        off += WAL_RECORD_HEADER + bytes;
+    }
+    if (target < s->block.used && off != target)
+        return malformed(s, "the log is cut inside of a record");
+    s->off = target;
+    s->synced = true;
+    s->first_seen = true;
+    return 0;
+}
+
+static int
+seek(struct wal_scan *s)
+{
+    unsigned inside = s->cfg.from % WAL_BLOCK;
+
+    if (inside == 0)
+        return 0;
+    s->rc = next_block(s);
+    if (s->rc != 0)
+        return s->rc;
+    if (inside < WAL_BLOCK_HEADER)
+        return malformed(s, "the log is cut inside of a block header");
+    return seek_inside(s, inside);
+}
+
+int
+wal_scan_open_reader(const struct wal_scan_config *cfg, wal_read_fn *read, void *arg,
+                     struct wal_scan **out)
+{
+    struct wal_scan *s = NULL;
+    int rc = 0;
+
+    CH_ASSERT(cfg->bytes % WAL_BLOCK == 0 && cfg->bytes / WAL_BLOCK >= WAL_RING_BLOCKS_MIN);
+    s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "log: scan");
+    s->cfg = *cfg;
+    s->read = read;
+    s->read_arg = arg;
+    s->ring_blocks = cfg->bytes / WAL_BLOCK;
+    s->epoch = cfg->epoch_min;
+    s->next = wal_block_of(cfg->from);
+    s->chunk = ch_alloc_aligned(CHUNK_BYTES);
+    s->record = malloc(WAL_RECORD_HEADER + WAL_RECORD_MAX);
+    if (s->chunk == NULL || s->record == NULL) {
+        rc = CH_FAIL(COHORT_ENOMEM, "log: scan buffers");
+        goto out;
+    }
+    rc = seek(s);
+    if (rc != 0)
+        goto out;
+    *out = s;
+    s = NULL;
+out:
+    wal_scan_close(s);
+    return rc;
+}
+
+int
+wal_scan_open(const struct wal_scan_config *cfg, struct wal_scan **out)
+{
+    return wal_scan_open_reader(cfg, read_dev, cfg->dev, out);
+}
+
+lsn_t
+wal_scan_tail(const struct wal_scan *s)
+{
+    CH_ASSERT(s->rc == COHORT_NOTFOUND);
+    return s->next;
+}
+
+void
+wal_scan_close(struct wal_scan *s)
+{
+    if (s == NULL)
+        return;
+    ch_free_aligned(s->chunk);
+    free(s->record);
+    free(s);
+}

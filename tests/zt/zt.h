@@ -1,7 +1,9 @@
 /* zt.h - a thin layer over cmocka that carries a seed: tests as tables, each run for several seeds.
  *
- * Base seed: environment COHORT_SEED (decimal), else 1; case i, run r use seed base * 1000003 + r. A failure
- * prints file, line, expression and the seed; COHORT_SEED=S with COHORT_RUNS=1 replays it.
+ * Base seed: environment COHORT_SEED (decimal), else 1; run r of a case has seed base * 1000003 + r.
+ * With COHORT_RUNS=N also set, every case has N runs with the seeds COHORT_SEED, COHORT_SEED + 1 ...
+ * A failure prints file, line, expression and seed; COHORT_SEED=S COHORT_RUNS=1 replays it.
+ * COHORT_KEEP=1 keeps the directories of zt_tmpdir().
  */
 #ifndef CH_TESTS_ZT_H
 #define CH_TESTS_ZT_H
@@ -32,9 +34,11 @@ zt_below(struct zt *t, uint64_t n)
 {
     return ch_prng_below(&t->rng, n);
 }
-/* A fresh directory below $TMPDIR or /var/tmp, removed at the end of the run; never NULL. */
+/* A fresh directory below $TMPDIR or /var/tmp, removed at the end of the run; never
+ * NULL. At most 64 a run. */
 const char *zt_tmpdir(struct zt *t);
-/* argv[1..] = names of cases to run, all by default. Ends with "N passed, N failed"; returns main's exit code. */
+/* argv[1..] = names of cases to run, all by default. Ends with "N passed, N failed"; returns main's
+ * exit code. */
 int zt_main(int argc, char **argv, const char *suite, const struct zt_case *cases, size_t n);
 
 #endif

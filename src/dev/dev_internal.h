@@ -1,0 +1,44 @@
+/* dev_internal.h - what the files of this layer share and no other layer sees. */
+#ifndef CH_DEV_DEV_INTERNAL_H
+#define CH_DEV_DEV_INTERNAL_H
+
+#include "dev/dev.h"
+
+enum {
+    DEV_BLOCK_BYTES = 4096,
+    DEV_BATCHES_MAX = 16, /* dev_submit() calls that a queue keeps before it waits by itself */
+};
+
+/* req.rc of a request that failed with errno `e`: what a backend stores; dev_wait() turns it into
+ * COHORT_EFULL or COHORT_EIO and throws the first of its requests, by index. */
+#define DEV_ERRNO(e) (-1000 - (e))
+
+/* Requests that dev_submit() handed over and dev_wait() has not settled. */
+struct dev_batch {
+    struct dev_req *reqs;
+    unsigned n;
+};
+
+/* COHORT_EFULL or COHORT_EIO. */
+int dev_code_of_errno(int e);
+const struct dev_ops *dev_ops(const struct dev *d);
+/* From now on writes and resets fail with EROFS. */
+void dev_set_readonly(struct dev *d);
+
+/* Backends behind dev_open(). */
+CH_NODISCARD int dev_file_open(const char *path, unsigned flags, uint64_t max_bytes,
+                               struct dev **out);
+CH_NODISCARD int dev_sim_open_uri(const char *cfg, unsigned flags, struct dev **out);
+
+/* What a "sim:" URI says, without the "sim:". */
+struct ssd_config;
+struct sim_uri {
+    char *file;          /* owned; NULL = memory */
+    bool volatile_cache;
+    uint64_t seed;
+};
+/* Fills *cfg, logical_pages included, and *uri; EOPTION names the bad key. On error nothing is
+ * owned. */
+CH_NODISCARD int sim_uri_parse(const char *text, struct ssd_config *cfg, struct sim_uri *uri);
+
+#endif

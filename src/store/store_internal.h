@@ -1,0 +1,154 @@
+/* store_internal.h - what the files of the store share; for src/store only. */
+#ifndef CH_STORE_STORE_INTERNAL_H
+#define CH_STORE_STORE_INTERNAL_H
+
+#include "rt/rt.h"
+
+#include "dev/dev.h"
+#include "pack/pack.h"
+#include "store/store.h"
+#include "wal/wal.h"
+
+enum {
+    STORE_RECORD_VERSION = 1,
+    STORE_RECORD_HEADER = 4, /* version, flags, count */
+    STORE_RECORD_ENTRY = 14, /* page id 6, place 8 */
+    STORE_RECORD_BYTES = STORE_RECORD_HEADER + STORE_RECORD_ENTRY * CH_BATCH_MAX,
+    STORE_READ_MANY = 64,      /* most pages of one store_read_many() */
+    STORE_READERS = 16,        /* decompression contexts; a 17th reader at once does without */
+    STORE_GC_SLOTS = 256,      /* GC read buffer: 1 MiB */
+    STORE_GC_READ_SLOTS = 64,  /* one GC read request: 256 KiB */
+    STORE_OPEN_ZONES = ZONE_STREAMS,
+};
+
+/* The two ways to write. Locks: write and gc_step are called with s->lock held and, for gc_step, a
+ * log ticket for one full MAP record. */
+struct store_ops {
+    int (*write)(struct store *s, struct store_page *pages, unsigned n, bool carry,
+                 struct store_batch *out);
+    int (*format)(struct store *s);
+    int (*repair)(struct store *s, unsigned *repaired);
+    int (*pid_check)(const struct store *s, page_id pid); /* EFULL: no home for this id */
+    bool (*has_room)(const struct store *s, uint64_t dirty_new, uint64_t new_pages);
+};
+
+/* Where one built plan goes and went; guarded by s->lock. */
+struct store_writing {
+    struct pack_item items[CH_BATCH_MAX];
+    struct dev_req reqs[CH_BATCH_MAX];
+    uint64_t slot_no[CH_BATCH_MAX]; /* plan slot -> device slot */
+    uint32_t used[CH_BATCH_MAX];    /* plan slot -> image bytes */
+};
+
+/* Progress of the collection, one victim at a time; guarded by s->lock (gc.c). */
+struct store_gc {
+    zone_id victim;     /* CH_ZONE_NONE = none; state COLLECT */
+    uint32_t next, end; /* slots [next, end) of the victim are still to be moved */
+    uint32_t buf_first, buf_count; /* slots of the victim in buf */
+    uint8_t *buf;       /* STORE_GC_SLOTS slots */
+    uint32_t written;   /* slots written for this victim */
+    uint32_t damaged;   /* live images of this victim that failed their check */
+    unsigned barren;    /* victims in a row that gained next to nothing */
+    uint64_t barren_changes;     /* s->changes when the last of them ended */
+    place_t old[CH_BATCH_MAX];   /* where the images of this chunk stood */
+    place_t to[CH_BATCH_MAX];
+    page_id pids[CH_BATCH_MAX];
+    struct zone_span spans[CH_BATCH_MAX];
+    unsigned steps; /* for the census */
+};
+
+struct store_inplace {
+    uint8_t *buf;      /* header block and page copies of one double-write batch */
+    uint64_t sequence; /* of the newest batch in the double-write area */
+    bool failed;       /* a home write failed: the batch that can repair it must stay (R20) */
+};
+
+struct store {
+    struct store_config cfg;
+    const struct store_ops *ops;
+    struct map *map;
+    struct zone_table *zones;
+    struct wal *wal;
+    uint32_t zone_slots;
+    uint32_t reserve;   /* free zones kept for GC (S6) */
+    uint32_t zones_cap; /* zones_max within the device's bytes */
+    bool *backed;       /* growable: blocks of the zone are allocated; guarded by lock */
+
+    struct rt_mutex lock; /* rank GC: store_write and gc steps, one at a time */
+    struct packer *packer;    /* user writes; guarded by lock */
+    struct packer *gc_packer; /* guarded by lock */
+    struct store_writing w;
+    struct store_gc gc;
+    struct store_inplace ip;
+
+    struct packer *readers[STORE_READERS]; /* NULL when the codec needs no context */
+    _Atomic uint32_t readers_free;         /* bit i: readers[i] is free; acquire with release */
+
+    /* Hints for admission, renewed by store_census(); relaxed, partner: store_has_room, wanted. */
+    _Atomic uint32_t zones_out; /* META and RETIRED */
+    _Atomic uint32_t gc_active; /* a victim is being moved */
+    /* Publications and frees so far; relaxed: only whether it moved counts (gc.c). */
+    _Atomic uint64_t changes;
+    _Atomic uint64_t gc_idle_until; /* no victim worth it before `changes` is here */
+
+    /* Counters, relaxed: read by store_counts() only. */
+    _Atomic uint64_t page_writes, page_write_stored, carried;
+    _Atomic uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost, zones_reset;
+};
+
+static inline void
+store_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline uint64_t
+store_slot_off(uint64_t slot)
+{
+    return slot * CH_SLOT_BYTES;
+}
+
+extern const struct store_ops store_oop_ops;
+extern const struct store_ops store_inplace_ops;
+
+/* ---- store.c ---- */
+
+/* Log bytes that MAP records of n entries take, record headers included. */
+uint64_t store_map_bytes(unsigned n);
+/* Appends one MAP record for n <= CH_BATCH_MAX pages; their shard locks are held (S8). `places` NULL = all none. */
+lsn_t store_map_append(struct store *s, struct wal_ticket *t, const page_id *pids,
+                       const place_t *places, unsigned n);
+uint64_t store_shards(const page_id *pids, unsigned n);
+/* Renews the admission hints: one pass over the zone table. */
+void store_census(struct store *s);
+/* EMAP unless `p` lies within a data zone and within its slot. */
+CH_NODISCARD int store_place_check(const struct store *s, page_id pid, place_t p);
+
+/* ---- store_oop.c; s->lock held ---- */
+
+/* Puts the n items of s->w.items, already laid out by `plan`, on the device: reserves spans, writes them
+ * under `cause` and CH_PAD, retries a failed write elsewhere once. On success the spans are in
+ * flight and s->w.slot_no tells where each plan slot went. On error nothing is reserved.
+ * EFULL, EIO. */
+CH_NODISCARD int oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
+                           const struct pack_plan *plan, unsigned n, struct zone_span *spans,
+                           unsigned *span_count);
+/* Growable: adds a zone if `force` or the space target allows; EFULL otherwise. */
+CH_NODISCARD int oop_grow(struct store *s, bool force);
+/* Growable: the `reserve` lowest free zones, the next ones that GC would open, have blocks (R11). EFULL. */
+CH_NODISCARD int oop_back_reserve(struct store *s);
+/* Data zones that the space target grants to the live bytes. */
+uint64_t oop_zones_granted(const struct store *s);
+/* Data zones that hold or may hold images. */
+uint64_t oop_zones_used(const struct store *s);
+
+/* ---- gc.c; s->lock held ---- */
+
+/* Resets what is dead. *did as in store_gc_step(). */
+CH_NODISCARD int gc_reset_dead(struct store *s, bool urgent, bool *did);
+/* Whether a victim should be moved now. */
+bool gc_wants_victim(const struct store *s);
+/* Moves one chunk of a victim. */
+CH_NODISCARD int gc_move_step(struct store *s, bool urgent, struct wal_ticket *t, bool *did);
+
+#endif

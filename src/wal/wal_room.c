@@ -1,0 +1,221 @@
+/* wal_room.c - log room: reservations, and the checkpoint thread's wait for pressure (R8, R11).
+ *
+ * A reservation is granted when W3 and W4 (wal.c) hold with it: then nothing that the holder does
+ * later can wait or overwrite. Reservations of a class are served in the order they came, so that
+ * a large one is not starved; WAL_SYSTEM ones do not queue behind WAL_USER ones.
+ *
+ * What a waiter needs and who provides it:
+ *   buffer, with appended bytes   a flush, which the waiter leads itself
+ *   buffer, all of it granted     appends or releases of the holders, who never wait for room again
+ *   ring                          wal_truncate() by whoever wal_pressure() wakes
+ */
+#include "wal/wal_internal.h"
+
+#include <inttypes.h>
+
+uint64_t
+wal_active_bytes(const struct wal *w)
+{
+    uint64_t bytes = w->pos - w->sealed;
+    uint64_t partial = bytes % WAL_BLOCK;
+
+    return bytes / WAL_BLOCK * WAL_PAYLOAD + (partial > 0 ? partial - WAL_BLOCK_HEADER : 0);
+}
+
+uint64_t
+wal_ring_blocks_used(const struct wal *w, uint64_t more_bytes, uint64_t more_pads)
+{
+    uint64_t active = wal_active_bytes(w);
+
+    return (w->sealed - wal_block_of(w->cut)) / WAL_BLOCK +
+           ch_div_up(active + w->granted + more_bytes, WAL_PAYLOAD) + w->pads + more_pads +
+           (active > 0 ? 1 : 0);
+}
+
+uint64_t
+wal_buf_blocks_used(const struct wal *w, uint64_t more_bytes)
+{
+    uint64_t in_flight = (w->sealed - w->durable) / WAL_BLOCK;
+
+    return in_flight + (in_flight == 0 ? 1 : 0) +
+           ch_div_up(wal_active_bytes(w) + w->granted + more_bytes, WAL_PAYLOAD);
+}
+
+void
+wal_room_changed(struct wal *w)
+{
+    if (w->waiting[WAL_USER] != NULL || w->waiting[WAL_SYSTEM] != NULL)
+        rt_broadcast(&w->room);
+    if (w->pressure_waiters > 0 &&
+        (w->ring_waiters > 0 || wal_ring_blocks_used(w, 0, 0) > w->pressure_blocks))
+        rt_broadcast(&w->press);
+}
+
+static uint64_t
+class_blocks(const struct wal *w, enum wal_class c)
+{
+    return c == WAL_USER ? w->user_blocks : w->system_blocks;
+}
+
+static bool
+ring_fits(const struct wal *w, enum wal_class c, uint64_t bytes)
+{
+    return wal_ring_blocks_used(w, bytes, WAL_TICKET_PADS) <= class_blocks(w, c);
+}
+
+static bool
+buf_fits(const struct wal *w, uint64_t bytes)
+{
+    return wal_buf_blocks_used(w, bytes) <= w->buf_blocks;
+}
+
+/* Whether an empty log would take it. The cut's own block stays even then. */
+static bool
+ever_fits(const struct wal *w, enum wal_class c, uint64_t bytes)
+{
+    uint64_t blocks = ch_div_up(bytes, WAL_PAYLOAD);
+
+    return blocks + WAL_TICKET_PADS + 1 <= class_blocks(w, c) && blocks + 1 <= w->buf_blocks;
+}
+
+static void
+waiter_leave(struct wal *w, enum wal_class c, struct wal_waiter *me)
+{
+    struct wal_waiter **p = &w->waiting[c];
+
+    while (*p != me)
+        p = &(*p)->next;
+    *p = me->next;
+    if (me->next == NULL)
+        w->waiting_end[c] = p;
+    wal_room_changed(w); /* the next one may fit, too */
+}
+
+static void
+ring_wait(struct wal *w)
+{
+    w->ring_waiters++;
+    if (w->pressure_waiters > 0)
+        rt_broadcast(&w->press);
+    rt_wait(&w->room, &w->lock);
+    w->ring_waiters--;
+}
+
+/* Waits, in the queue, until the reservation fits. */
+static int
+room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
+{
+    struct wal_waiter me = {0};
+    int rc = 0;
+
+    *w->waiting_end[c] = &me;
+    w->waiting_end[c] = &me.next;
+    while (rc == 0) {
+        bool ring = ring_fits(w, c, bytes);
+
+        if (w->failed)
+            rc = wal_fail_again(w);
+        else if (!ring && c == WAL_USER && w->full)
+            rc = CH_FAIL(COHORT_EFULL, "log: %" PRIu64 " bytes wait, nothing to cut", bytes);
+        else if (w->waiting[c] != &me)
+            rt_wait(&w->room, &w->lock);
+        else if (!ring)
+            ring_wait(w);
+        else if (buf_fits(w, bytes))
+            break;
+        else if (w->pos > w->durable && !w->busy)
+            wal_lead(w);
+        else
+            rt_wait(&w->room, &w->lock);
+    }
+    waiter_leave(w, c, &me);
+    return rc;
+}
+
+int
+wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_ticket *t)
+{
+    int rc = 0;
+
+    rt_lock(&w->lock);
+    if (w->failed)
+        rc = wal_fail_again(w);
+    else if (!ever_fits(w, c, bytes))
+        rc = CH_FAIL(COHORT_EBATCHSIZE, "log: reservation of %" PRIu64 " bytes", bytes);
+    else if (w->waiting[c] != NULL || !ring_fits(w, c, bytes) || !buf_fits(w, bytes))
+        rc = room_wait(w, c, bytes);
+    if (rc == 0) {
+        w->granted += bytes;
+        w->pads += WAL_TICKET_PADS;
+        t->bytes = bytes;
+        t->pads = WAL_TICKET_PADS;
+        wal_room_changed(w);
+    }
+    rt_unlock(&w->lock);
+    return rc;
+}
+
+void
+wal_release(struct wal *w, struct wal_ticket *t)
+{
+    if (t->bytes == 0 && t->pads == 0)
+        return;
+    rt_lock(&w->lock);
+    CH_ASSERT(w->granted >= t->bytes && w->pads >= t->pads);
+    w->granted -= t->bytes;
+    w->pads -= t->pads;
+    t->bytes = 0;
+    t->pads = 0;
+    wal_room_changed(w);
+    rt_unlock(&w->lock);
+}
+
+void
+wal_usage(struct wal *w, uint64_t *used, uint64_t *size)
+{
+    rt_lock(&w->lock);
+    *used = wal_ring_blocks_used(w, 0, 0) * WAL_BLOCK;
+    *size = w->ring_blocks * WAL_BLOCK;
+    rt_unlock(&w->lock);
+}
+
+bool
+wal_pressure(struct wal *w, unsigned percent, uint64_t ns)
+{
+    uint64_t deadline = rt_now_ns() + ns;
+    uint64_t now;
+    bool wanted;
+
+    rt_lock(&w->lock);
+    w->pressure_waiters++;
+    for (;;) {
+        w->pressure_blocks = w->ring_blocks * percent / 100;
+        wanted = w->ring_waiters > 0 || wal_ring_blocks_used(w, 0, 0) > w->pressure_blocks;
+        now = rt_now_ns();
+        if (wanted || w->woken || now >= deadline)
+            break;
+        (void)rt_wait_for(&w->press, &w->lock, deadline - now);
+    }
+    w->woken = false;
+    w->pressure_waiters--;
+    rt_unlock(&w->lock);
+    return wanted;
+}
+
+void
+wal_wake(struct wal *w)
+{
+    rt_lock(&w->lock);
+    w->woken = true;
+    rt_broadcast(&w->press);
+    rt_unlock(&w->lock);
+}
+
+void
+wal_set_full(struct wal *w, bool full)
+{
+    rt_lock(&w->lock);
+    w->full = full;
+    wal_room_changed(w);
+    rt_unlock(&w->lock);
+}

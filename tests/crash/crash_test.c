@@ -1,0 +1,295 @@
+/* crash_test.c - the power goes at every single device write of a fixed script.
+ *
+ * Goal: on a drive with a volatile cache, whatever it kept, dropped, tore or garbled of the unflushed writes, recovery
+ * brings back every acknowledged write, each batch whole or not at all, and a database that passes cohort_check().
+ * Method: run the script once to count its device writes W. For k = 1 .. W: a fresh drive, the same script, power off
+ * at write k, crash by seed k, open, compare with what was acknowledged, check, write on, close, open again.
+ *
+ *   crash_test PRESET [STEP [FIRST]]     STEP > 1 samples every STEP-th k
+ */
+#include "api/api_internal.h"
+#include "base/base.h"
+#include "base/prng.h"
+#include "dev/dev.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    KEYS = 300,
+    OPS = 1500,
+    VALUE_MAX = 900,
+    GROUP = 4, /* keys per batch */
+};
+
+/* Version 0 = never written. The value of (key, version) is a function, so 4 bytes tell a state. */
+struct model {
+    uint32_t acked[KEYS];
+    uint32_t tried[KEYS];
+};
+
+static bool
+is_deleted(unsigned key, uint32_t version)
+{
+    return version == 0 || (key + version) % 7 == 0;
+}
+
+static size_t
+make_value(unsigned key, uint32_t version, uint8_t *out)
+{
+    struct ch_prng p;
+    size_t n;
+
+    ch_prng_init(&p, (uint64_t)key << 32 | version);
+    n = 8 + ch_prng_below(&p, VALUE_MAX - 8);
+    memset(out, (int)('a' + key % 26), n);
+    ch_put32(out, key);
+    ch_put32(out + 4, version);
+    ch_prng_fill(&p, out + 8, (n - 8) / 2);
+    return n;
+}
+
+static size_t
+make_key(unsigned key, char *out)
+{
+    return (size_t)snprintf(out, 32, "key-%05u", key * 7919 % 100003);
+}
+
+static int
+write_group(cohort_db *db, cohort_batch *b, unsigned first, struct model *m)
+{
+    uint8_t value[VALUE_MAX];
+    char key[32];
+    int rc = 0;
+
+    cohort_batch_clear(b);
+    for (unsigned i = first; rc == 0 && i < first + GROUP; i++) {
+        uint32_t v = ++m->tried[i];
+        size_t kn = make_key(i, key);
+
+        rc = is_deleted(i, v) ? cohort_batch_del(b, key, kn)
+                              : cohort_batch_put(b, key, kn, value, make_value(i, v, value));
+    }
+    if (rc == 0)
+        rc = cohort_write(db, b);
+    for (unsigned i = first; rc == 0 && i < first + GROUP; i++)
+        m->acked[i] = m->tried[i];
+    return rc;
+}
+
+static int
+write_single(cohort_db *db, unsigned i, struct model *m)
+{
+    uint8_t value[VALUE_MAX];
+    char key[32];
+    size_t kn = make_key(i, key);
+    uint32_t v = ++m->tried[i];
+    int rc;
+
+    if (is_deleted(i, v)) {
+        rc = cohort_del(db, key, kn);
+        if (rc == COHORT_NOTFOUND && is_deleted(i, m->acked[i]))
+            rc = 0;
+    } else {
+        rc = cohort_put(db, key, kn, value, make_value(i, v, value));
+    }
+    if (rc == 0)
+        m->acked[i] = v;
+    return rc;
+}
+
+/* Keys below KEYS / 2 are written in groups, the others singly. Stops at the first error. */
+static int
+run_script(cohort_db *db, uint64_t seed, unsigned ops, struct model *m)
+{
+    cohort_batch *b = NULL;
+    struct ch_prng p;
+    int rc = cohort_batch_create(&b);
+
+    ch_prng_init(&p, seed);
+    for (unsigned n = 0; rc == 0 && n < ops; n++) {
+        if (ch_prng_below(&p, 5) == 0)
+            rc = write_group(db, b, (unsigned)ch_prng_below(&p, KEYS / 2 / GROUP) * GROUP, m);
+        else
+            rc = write_single(db, KEYS / 2 + (unsigned)ch_prng_below(&p, KEYS / 2), m);
+    }
+    cohort_batch_destroy(b);
+    return rc;
+}
+
+static void
+options(struct cohort_options *o, const char *preset)
+{
+    cohort_options_init(o);
+    if (cohort_options_set(o, "preset", preset) != 0 || cohort_options_set(o, "background", "no") != 0 ||
+        cohort_options_set(o, "cache_bytes", "1M") != 0 || cohort_options_set(o, "zone_bytes", "64K") != 0 ||
+        cohort_options_set(o, "log_bytes", "256K") != 0)
+        abort();
+}
+
+static bool
+fail(const char *preset, uint64_t k, const char *what, unsigned key)
+{
+    printf("FAILED %s: power off at write %" PRIu64 ", key %u: %s (last error: %s %s)\n"
+           "  replay: crash_test %s 1000000 %" PRIu64 "\n",
+           preset, k, key, what, cohort_strerror(cohort_last_error()->code), cohort_last_error()->text, preset, k);
+    return false;
+}
+
+static bool
+state_is(const struct cohort_value *v, int rc, unsigned key, uint32_t version)
+{
+    uint8_t want[VALUE_MAX];
+    size_t n;
+
+    if (is_deleted(key, version))
+        return rc == COHORT_NOTFOUND;
+    if (rc != 0)
+        return false;
+    n = make_value(key, version, want);
+    return v->bytes == n && memcmp(v->data, want, n) == 0;
+}
+
+/* The keys [first, first + n) were written together: all in the acknowledged state or all in the tried one. */
+static bool
+verify_unit(cohort_db *db, struct cohort_value *v, unsigned first, unsigned n, struct model *m)
+{
+    bool acked = true;
+    bool tried = true;
+
+    for (unsigned i = first; i < first + n; i++) {
+        char key[32];
+        int rc = cohort_get(db, key, make_key(i, key), v);
+
+        acked = acked && state_is(v, rc, i, m->acked[i]);
+        tried = tried && state_is(v, rc, i, m->tried[i]);
+    }
+    for (unsigned i = first; i < first + n; i++)
+        m->acked[i] = m->tried[i] = tried ? m->tried[i] : m->acked[i];
+    return acked || tried;
+}
+
+static bool
+verify(cohort_db *db, const char *preset, uint64_t k, struct model *m)
+{
+    struct cohort_value v = {0};
+    bool ok = true;
+
+    for (unsigned i = 0; ok && i < KEYS / 2 / GROUP * GROUP; i += GROUP)
+        if (!verify_unit(db, &v, i, GROUP, m))
+            ok = fail(preset, k, "a batch is neither whole nor absent", i);
+    for (unsigned i = KEYS / 2; ok && i < KEYS; i++)
+        if (!verify_unit(db, &v, i, 1, m))
+            ok = fail(preset, k, "neither the acknowledged nor the tried state", i);
+    cohort_value_free(&v);
+    return ok;
+}
+
+static void
+print_finding(void *arg, const char *line)
+{
+    (void)arg;
+    printf("  check: %s\n", line);
+}
+
+static bool
+after_crash(struct sim_drive *drive, const char *preset, uint64_t k, struct model *m)
+{
+    struct cohort_options o;
+    struct dev *dev = NULL;
+    cohort_db *db = NULL;
+    bool ok;
+    int rc;
+
+    options(&o, preset);
+    for (int round = 0; round < 2; round++) {
+        bool root = false;
+        bool blank = false;
+
+        rc = dev_sim_open(drive, &dev);
+        if (rc == 0)
+            rc = meta_probe(dev, &root, &blank);
+        if (rc == 0)
+            rc = api_open_dev(dev, &o, !root && blank, &db);
+        if (rc != 0)
+            return fail(preset, k, "can't be opened", 0);
+        ok = verify(db, preset, k, m);
+        if (ok && cohort_check(db, print_finding, NULL, NULL) != 0)
+            ok = fail(preset, k, "check", 0);
+        if (ok && round == 0 && run_script(db, k + 1, 40, m) != 0)
+            ok = fail(preset, k, "can't be written after recovery", 0);
+        rc = cohort_close(db);
+        if (ok && rc != 0)
+            ok = fail(preset, k, "close", 0);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+/* One run with the power off at write k (0 = never); *writes = device writes seen. */
+static bool
+run_one(const char *preset, uint64_t k, uint64_t *writes)
+{
+    struct model *m = calloc(1, sizeof(*m));
+    struct dev_fault_plan plan = {.stop_after_writes = k};
+    struct cohort_options o;
+    struct sim_drive *drive = NULL;
+    struct dev *dev = NULL;
+    struct dev *fault = NULL;
+    cohort_db *db = NULL;
+    bool ok = true;
+    int rc;
+
+    options(&o, preset);
+    if (m == NULL || sim_drive_create("generic,bytes=16M,superblock=256K,cache=volatile", &drive) != 0 ||
+        dev_sim_open(drive, &dev) != 0 || dev_fault_open(dev, &plan, &fault) != 0) {
+        free(m);
+        sim_drive_destroy(drive);
+        return fail(preset, k, "set-up", 0);
+    }
+    rc = api_open_dev(fault, &o, true, &db);
+    if (rc == 0) {
+        rc = run_script(db, 1, OPS, m);
+        *writes = dev_fault_seen(fault, DEV_WRITE) + dev_fault_seen(fault, DEV_APPEND);
+        if (k == 0 && rc != 0)
+            ok = fail(preset, k, "the script itself", 0);
+        api_kill(db);
+    }
+    if (k != 0 && ok) {
+        sim_drive_crash(drive, k);
+        ok = after_crash(drive, preset, k, m);
+    }
+    sim_drive_destroy(drive);
+    free(m);
+    return ok;
+}
+
+int
+main(int argc, char **argv)
+{
+    const char *preset = argc > 1 ? argv[1] : "oop+pack";
+    uint64_t step = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    uint64_t first = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
+    uint64_t writes = 0;
+    uint64_t passed = 0;
+    uint64_t failed = 0;
+
+    if (!run_one(preset, 0, &writes)) {
+        printf("0 passed, 1 failed\n");
+        return 1;
+    }
+    printf("%s: %d operations, %" PRIu64 " device writes; power off at every %" PRIu64 ". from %" PRIu64 "\n", preset,
+           OPS, writes, step, first);
+    for (uint64_t k = first; k <= writes && failed < 5; k += step) {
+        uint64_t ignored;
+
+        if (run_one(preset, k, &ignored))
+            passed++;
+        else
+            failed++;
+    }
+    printf("%" PRIu64 " passed, %" PRIu64 " failed\n", passed, failed);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,151 @@
+/* cohort.c - the `cohort` command: finds the command, runs it, and turns its error into one line.
+ *
+ * Contract: exit 0, or 1 with one line on stderr that names the command, the database and the error.
+ */
+#include <signal.h>
+#include <stdlib.h>
+
+#include "bench/bench.h"
+#include "tools/tool.h"
+
+const struct tool_command tool_commands[] = {
+    {"create", cmd_create, "DB", "Makes an empty database; it must not exist."},
+    {"info", cmd_info, "DB", "What the database is: preset, codec, geometry, sizes."},
+    {"get", cmd_get, "DB KEY", "Prints the value of a key."},
+    {"put", cmd_put, "DB KEY VALUE", "Inserts or replaces; VALUE - is read from stdin."},
+    {"del", cmd_del, "DB KEY", "Deletes a key; it must exist."},
+    {"scan", cmd_scan, "DB", "Prints entries in key order: key, tab, value."},
+    {"load", cmd_load, "DB [FILE]", "Puts entries read from FILE or stdin: lines key, tab, value."},
+    {"dump", cmd_dump, "DB [FILE]", "Writes every entry, in a form that `load` reads."},
+    {"check", cmd_check, "DB", "Verifies every page, image, place and zone."},
+    {"stat", cmd_stat, "DB", "Counters of the database since it was opened, and its sizes."},
+    {"bench", cmd_bench, "NAME", "Benchmarks; `cohort bench --help` lists them."},
+    {"options", cmd_options, "", "Every option with its value, range and meaning."},
+    {"version", cmd_version, "", "Version of the tool and library."},
+    {"help", cmd_help, "[COMMAND]", "This list, or the help of one command."},
+};
+const size_t tool_command_count = CH_ARRAY_LEN(tool_commands);
+
+static void
+print_commands(FILE *out)
+{
+    fprintf(out, "usage: cohort COMMAND ... [--json] [--quiet]\n"
+                 "DB is a directory, a block device or a sim: URI.\n\n");
+    for (size_t i = 0; i < tool_command_count; i++)
+        fprintf(out, "  %-8s %-13s %s\n", tool_commands[i].name, tool_commands[i].usage,
+                tool_commands[i].brief);
+}
+
+static const struct tool_command *
+find_command(const char *name)
+{
+    for (size_t i = 0; i < tool_command_count; i++)
+        if (strcmp(tool_commands[i].name, name) == 0)
+            return &tool_commands[i];
+    return NULL;
+}
+
+int
+cmd_help(struct tool *t, int argc, char **argv)
+{
+    char help[] = "--help";
+    char *words[] = {NULL, help, NULL};
+    const struct tool_command *c;
+
+    if (argc < 2) {
+        print_commands(stdout);
+        return tool_flush();
+    }
+    c = find_command(argv[1]);
+    if (c == NULL)
+        return CH_FAIL(COHORT_EINVAL, "no command '%s'; see `cohort help`", argv[1]);
+    if (c->run == cmd_help) {
+        print_commands(stdout);
+        return tool_flush();
+    }
+    t->command = c->name;
+    words[0] = argv[1];
+    return c->run(t, 2, words);
+}
+
+int
+cmd_version(struct tool *t, int argc, char **argv)
+{
+    struct json_object *o;
+    char **pos = NULL;
+    int n = 0, rc;
+
+    rc = tool_args(t, argc, argv, NULL, 0, 0, 0, &pos, &n);
+    if (rc != 0 || t->help)
+        return rc;
+    if (!t->json) {
+        printf("cohort %s\n", cohort_version());
+        return tool_flush();
+    }
+    o = json_object_new_object();
+    if (o == NULL ||
+        json_object_object_add(o, "version", json_object_new_string(cohort_version())) != 0)
+        return CH_FAIL(COHORT_ENOMEM, "JSON");
+    return tool_json_print(o, stdout);
+}
+
+/* One line, whatever the text holds. */
+static void
+print_failure(const struct tool *t, int rc)
+{
+    const struct cohort_error *e = cohort_last_error();
+
+    fprintf(stderr, "cohort %s: ", t->command);
+    if (t->where != NULL) {
+        tool_print_bytes(stderr, t->where, strlen(t->where), false);
+        fputs(": ", stderr);
+    }
+    fputs(cohort_strerror(rc), stderr);
+    if (e->code == rc && e->text[0] != '\0') {
+        fputs(": ", stderr);
+        tool_print_bytes(stderr, e->text, strlen(e->text), false);
+    }
+    fputc('\n', stderr);
+}
+
+static void
+print_log(void *arg, enum cohort_log_level level, const char *text)
+{
+    const struct tool *t = arg;
+
+    (void)level;
+    if (t->verbose)
+        fprintf(stderr, "cohort: %s\n", text);
+}
+
+int
+main(int argc, char **argv)
+{
+    struct tool t = {0};
+    const struct tool_command *c;
+    int rc;
+
+    t.command = "help";
+    cohort_options_init(&t.options);
+    /* A reader that leaves is an error of our write, reported as any other. */
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        print_commands(stderr);
+        return EXIT_FAILURE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_commands(stdout);
+        return EXIT_SUCCESS;
+    }
+    c = find_command(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
+    if (c == NULL) {
+        fprintf(stderr, "cohort: no command '%s'; see `cohort help`\n", argv[1]);
+        return EXIT_FAILURE;
+    }
+    t.command = c->name;
+    cohort_set_log(print_log, &t);
+    rc = c->run(&t, argc - 1, argv + 1);
+    if (rc != 0)
+        print_failure(&t, rc);
+    return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
