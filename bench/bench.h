@@ -28,6 +28,8 @@ struct bench_config {
     double cache_part; /* percent of the data pages; 0 = options.cache_bytes counts */
     uint64_t value_bytes, threads, ops, seed, scan_max;
     double seconds, drive_writes, theta, compressibility, leaf_fill;
+    uint64_t records_default;
+    double fill_default, drive_writes_default; /* where the command line names no other */
     bool unscrambled, load_only, no_load;
 };
 

@@ -9,6 +9,7 @@ bench_config_init(struct bench_config *c, struct tool *t)
     *c = (struct bench_config){
         .t = t,
         .workload = "a",
+        .records_default = 100000,
         .value_bytes = 120,
         .threads = 1,
         .seed = 1,
@@ -34,8 +35,10 @@ check_ends(struct bench_config *c)
 
     if (ends > 1)
         return CH_FAIL(COHORT_EOPTION, "one of --ops, --seconds and --drive-writes");
-    if (ends == 0)
-        c->seconds = 10;
+    if (ends == 0) {
+        c->drive_writes = c->drive_writes_default;
+        c->seconds = c->drive_writes > 0 ? 0 : 10;
+    }
     if (c->drive_writes > 0 && strcmp(c->workload, "c") == 0)
         return CH_FAIL(COHORT_EOPTION, "--drive-writes: workload c writes nothing");
     if (c->load_only && c->no_load)
@@ -68,6 +71,10 @@ check_config(struct bench_config *c)
         rc = check_range(ranges[i].name, ranges[i].v, ranges[i].min, ranges[i].max);
     if (rc == 0 && c->records > 0 && c->fill > 0)
         rc = CH_FAIL(COHORT_EOPTION, "--records and --fill exclude each other");
+    if (c->records == 0 && c->fill <= 0)
+        c->fill = c->fill_default;
+    if (c->records == 0 && c->fill <= 0 && !c->no_load)
+        c->records = c->records_default;
     return rc != 0 ? rc : check_ends(c);
 }
 
@@ -77,6 +84,7 @@ parse_cache(struct bench_config *c, const char *text)
 {
     size_t n = strlen(text);
 
+    c->cache_part = 0;
     if (n == 0 || text[n - 1] != '%')
         return cohort_options_set(&c->t->options, "cache_bytes", text);
     if (args_real("--cache", text, &c->cache_part) != 0)

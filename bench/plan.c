@@ -123,11 +123,9 @@ plan_records(struct bench *b)
         double bytes = (double)capacity * b->c.fill / 100.0;
 
         b->records = (uint64_t)(bytes / CH_PAGE_BYTES * b->records_per_page);
-    } else if (b->records == 0) {
-        b->records = 100000;
     }
     if (b->records == 0)
-        return CH_FAIL(COHORT_EOPTION, "--fill %g: less than one record", b->c.fill);
+        return CH_FAIL(COHORT_EOPTION, "no records to load");
     if (b->records_per_page > 0)
         b->pages_planned = (uint64_t)((double)b->records / b->records_per_page) + 1;
     return 0;

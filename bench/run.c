@@ -24,7 +24,8 @@
 
 enum {
     RUN_DONE = 1 << 16, /* inserts that may be ahead of the slowest one */
-    RUN_POLL_NS = 5000000
+    RUN_POLL_NS = 5000000,
+    RUN_STALL_S = 60 /* no operation for so long: the run is given up */
 };
 
 enum run_op {
@@ -51,7 +52,7 @@ struct run {
     _Atomic unsigned working; /* workers -> watcher: threads not done */
     _Atomic uint64_t next;    /* inserters among each other: number of the next new record */
     _Atomic uint64_t visible; /* inserters -> readers: W1 */
-    _Atomic bool *done;       /* inserter -> whoever advances `visible` */
+    _Atomic uint64_t *done;   /* inserter -> whoever advances `visible`: number + 1, 0 = none */
 };
 
 struct worker {
@@ -127,19 +128,19 @@ put_record(struct worker *w, uint64_t i)
     return cohort_put(w->run->b->db, key, sizeof(key), w->value, c->value_bytes);
 }
 
-/* W1: marks record i, then moves `visible` over all that are marked. Whoever wins the exchange for a
- * number cleared its mark before; so a mark is spent once. */
+/* W1: marks record i, then moves `visible` over all that are marked. The mark is the record's number,
+ * so that a thread that slept for a whole turn of the ring does not take a later record's mark. */
 static void
 insert_done(struct run *r, uint64_t i)
 {
     uint64_t v;
 
-    atomic_store_explicit(&r->done[i % RUN_DONE], true, memory_order_release);
+    atomic_store_explicit(&r->done[i % RUN_DONE], i + 1, memory_order_release);
     v = atomic_load_explicit(&r->visible, memory_order_acquire);
     for (;;) {
-        bool marked = true;
+        uint64_t mark = v + 1;
 
-        if (!atomic_compare_exchange_strong_explicit(&r->done[v % RUN_DONE], &marked, false,
+        if (!atomic_compare_exchange_strong_explicit(&r->done[v % RUN_DONE], &mark, 0,
                                                      memory_order_acq_rel, memory_order_acquire))
             return;
         v = atomic_fetch_add_explicit(&r->visible, 1, memory_order_acq_rel) + 1;
@@ -337,17 +338,31 @@ run_phase(const struct bench *b, const struct bench_sample *start, const struct 
     return 1;
 }
 
+/* Gives the process up when nothing has happened for RUN_STALL_S: threads that never return cannot be
+ * joined, and the database recovers as after a crash. `moved` is the last sample with progress. */
+static void
+run_check_stall(const struct bench *b, struct bench_sample *moved, const struct bench_sample *now)
+{
+    if (now->ops != moved->ops) {
+        *moved = *now;
+    } else if (now->ns - moved->ns > RUN_STALL_S * UINT64_C(1000000000)) {
+        fprintf(stderr, "cohort bench: %s: stuck: no operation finished for %d s after %llu\n",
+                b->c.device, RUN_STALL_S, (unsigned long long)now->ops);
+        _exit(1);
+    }
+}
+
 /* Samples the window: at[0] start, at[1] middle (drive writes only), at[2] end. */
 static int
 run_watch(struct run *r, struct worker *w, struct bench_sample at[3])
 {
     struct bench *b = r->b;
-    struct bench_sample start, now, shown;
+    struct bench_sample start, now, shown, moved;
     unsigned phase = 0;
     int rc;
 
     rc = bench_sample(b->db, run_ops(w, b->c.threads), &start);
-    shown = now = start;
+    moved = shown = now = start;
     while (rc == 0 && phase < 3) {
         unsigned next = run_phase(b, &start, &now);
 
@@ -365,6 +380,7 @@ run_watch(struct run *r, struct worker *w, struct bench_sample at[3])
             run_progress(b, &start, &shown, &now);
             shown = now;
         }
+        run_check_stall(b, &moved, &now);
         rt_sleep_ns(RUN_POLL_NS);
         if (rc == 0)
             rc = bench_sample(b->db, run_ops(w, b->c.threads), &now);

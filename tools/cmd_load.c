@@ -177,7 +177,7 @@ static int
 load_line(struct load *l, char *line, size_t n)
 {
     struct load_entry *e = &l->entries[l->count];
-    char why[200];
+    char why[sizeof(cohort_last_error()->text)];
     int rc;
 
     l->line++;

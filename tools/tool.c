@@ -38,6 +38,7 @@ tool_find(const char *name)
 void
 tool_help(const struct tool_command *c, const struct arg *own, size_t n, FILE *out)
 {
+    CH_ASSERT(c != NULL); /* commands name themselves */
     fprintf(out, "usage: cohort %s %s\n%s\n", c->name, c->usage, c->brief);
     args_help(own, n, out);
 }

@@ -5,7 +5,6 @@
 #include "api/api_internal.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/status.h"
 #include "buf/buf.h"
 #include "dev/dev.h"
 #include "wal/wal.h"
@@ -21,24 +20,6 @@ COHORT_API const char *
 cohort_version(void)
 {
     return "0.1.0";
-}
-
-COHORT_API const char *
-cohort_strerror(int code)
-{
-    return ch_strerror(code);
-}
-
-COHORT_API enum cohort_class
-cohort_class_of(int code)
-{
-    return ch_class_of(code);
-}
-
-COHORT_API const struct cohort_error *
-cohort_last_error(void)
-{
-    return ch_last_error();
 }
 
 COHORT_API void

@@ -101,10 +101,14 @@ test_prng_sequence(struct zt *t)
         UINT64_C(0x642e1c7bc266a3a7), UINT64_C(0xb27a48e29a233673),
     };
     struct ch_prng p;
+    uint8_t bytes[20];
 
     ch_prng_init(&p, 1);
     for (size_t i = 0; i < CH_ARRAY_LEN(of_seed_1); i++)
         ZT_CHECK(t, ch_prng_next(&p) == of_seed_1[i]);
+    ch_prng_init(&p, 1);
+    ch_prng_fill(&p, bytes, sizeof(bytes));
+    ZT_CHECK(t, memcmp(bytes, of_seed_1, sizeof(bytes)) == 0);
 }
 
 /* Goal: below(n) reaches all of 0 .. n-1 evenly and nothing else; unit() is in [0, 1) with mean
@@ -214,6 +218,7 @@ test_hist_edges(struct zt *t)
     }
     ch_hist_add(&h, UINT64_MAX / 2);
     ch_hist_add(&h, 5);
+    ZT_CHECK(t, ch_hist_quantile(&h, 0.0) == 5);
     ZT_CHECK(t, ch_hist_quantile(&h, 0.5) == 5);
     ZT_CHECK(t, ch_hist_quantile(&h, 1.0) == UINT64_MAX / 2);
 }

@@ -14,7 +14,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define COHORT_STATUS(name, value, class, text) \
+struct status {
+    int code;
+    enum cohort_class class;
+    const char *text;
+};
+
+static const struct status statuses[] = {
+#define COHORT_STATUS(name, value, class, text) {value, class, text},
+#include "base/status.def"
+#undef COHORT_STATUS
+};
+
+#define COHORT_STATUS(name, value, class, text)                                                    \
     _Static_assert((int)(name) == (value), #name ": status.def and cohort.h disagree");
 #include "base/status.def"
 #undef COHORT_STATUS
@@ -27,32 +39,29 @@ ch_last_error(void)
     return &last_error;
 }
 
+static const struct status *
+status_find(int code)
+{
+    /* What nobody knows is not retried and not ignored. */
+    static const struct status unknown = {0, COHORT_CLASS_FAILED, "unknown error code"};
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(statuses); i++) {
+        if (statuses[i].code == code)
+            return &statuses[i];
+    }
+    return &unknown;
+}
+
 const char *
 ch_strerror(int code)
 {
-    switch (code) {
-#define COHORT_STATUS(name, value, class, text) \
-    case value:                                 \
-        return text;
-#include "base/status.def"
-#undef COHORT_STATUS
-    default:
-        return "unknown error code";
-    }
+    return status_find(code)->text;
 }
 
 enum cohort_class
 ch_class_of(int code)
 {
-    switch (code) {
-#define COHORT_STATUS(name, value, class, text) \
-    case value:                                 \
-        return class;
-#include "base/status.def"
-#undef COHORT_STATUS
-    default:
-        return COHORT_CLASS_FAILED; /* what nobody knows is not retried and not ignored */
-    }
+    return status_find(code)->class;
 }
 
 int
@@ -78,4 +87,24 @@ ch_assert_fail(const char *file, int line, const char *expr)
 {
     (void)fprintf(stderr, "cohort: %s:%d: assertion failed: %s\n", file, line, expr);
     abort();
+}
+
+/* ---- the public names; here so that every layer may use them ---- */
+
+COHORT_API const char *
+cohort_strerror(int code)
+{
+    return ch_strerror(code);
+}
+
+COHORT_API enum cohort_class
+cohort_class_of(int code)
+{
+    return ch_class_of(code);
+}
+
+COHORT_API const struct cohort_error *
+cohort_last_error(void)
+{
+    return ch_last_error();
 }

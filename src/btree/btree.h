@@ -22,8 +22,10 @@ struct bt { /* one tree; the caller's memory */
     page_id root;
     struct rt_mutex smo;   /* rank TREE */
     struct rt_mutex batch; /* rank BATCH */
-    size_t batch_leaves_max;
+    size_t batch_leaves_max; /* set by bt_init(); the owner may lower or raise them before the first batch */
     size_t batch_bytes_max;
+    void *batch_mem; /* work space of bt_write_batch(), under `batch`; grows to the largest batch seen */
+    size_t batch_mem_bytes;
 };
 void bt_init(struct bt *t, struct buf *b, struct wal *w, uint32_t tree, page_id root);
 void bt_fini(struct bt *t);
@@ -38,7 +40,7 @@ enum bt_write_kind { BT_PUT, BT_INSERT, BT_UPDATE, BT_DEL };
 struct bt_op { enum bt_write_kind kind; struct bt_slice key, value; };
 /* One operation. *lsn: what must be durable for it. NOTFOUND / EXISTS by kind; EFULL, EFAILED. */
 CH_NODISCARD int bt_write(struct bt *t, const struct bt_op *op, lsn_t *lsn);
-/* Many, atomically: one log record. Ops sorted by key, keys distinct, kinds PUT or DEL (a DEL of a missing key does nothing).
+/* Many, atomically: one log record. Ops sorted by key, keys distinct, kinds PUT or DEL (a DEL of a missing key does nothing; *lsn is 0 when none did anything).
  * EBATCHSIZE beyond batch_leaves_max leaves or batch_bytes_max bytes, nothing changed. */
 CH_NODISCARD int bt_write_batch(struct bt *t, const struct bt_op *ops, size_t n, lsn_t *lsn);
 

@@ -39,12 +39,6 @@ body_start(const uint8_t *p)
     return is_leaf(p) ? NODE_LEAF_BODY : NODE_INNER_BODY;
 }
 
-static unsigned
-entry_head(const uint8_t *p)
-{
-    return is_leaf(p) ? NODE_LEAF_ENTRY : NODE_INNER_ENTRY;
-}
-
 struct node_view
 node_look(const uint8_t *p)
 {
@@ -168,6 +162,20 @@ node_used(const uint8_t *p)
     struct node_view v = node_look(p);
 
     return node_pad(v.prefix) + v.count * NODE_SLOT_BYTES + live_bytes(p);
+}
+
+size_t
+node_low_bytes(const uint8_t *p)
+{
+    struct node_view v = node_look(p);
+
+    return v.slots + v.count * NODE_SLOT_BYTES;
+}
+
+size_t
+node_high_bytes(const uint8_t *p)
+{
+    return CH_PAGE_BYTES - load16(p, NODE_OFF_HEAP);
 }
 
 /* ---- search ---- */
@@ -629,6 +637,8 @@ node_cut(uint8_t *p, unsigned k)
     if (!node_sane(p))
         return false;
     memcpy(old, p, sizeof(old));
-    store16(p, NODE_OFF_HINT, 0);
+    /* A run that is cut off from what lay behind it goes on. */
+    if (k == node_count(p) || (load16(p, NODE_OFF_HINT) & 1023) >= k)
+        store16(p, NODE_OFF_HINT, 0);
     return node_copy(p, old, 0, k);
 }

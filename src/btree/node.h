@@ -59,6 +59,9 @@ const char *node_check(const uint8_t *p);
 unsigned node_count(const uint8_t *p);
 /* Bytes taken by slots, prefix and live entries. */
 size_t node_used(const uint8_t *p);
+/* The two ends of the page that hold something: header to slots, and the heap. */
+size_t node_low_bytes(const uint8_t *p);
+size_t node_high_bytes(const uint8_t *p);
 /* Index of the first entry with a key >= `key`, node_count() if none; *found: it is equal. */
 unsigned node_search(const uint8_t *p, struct bt_slice key, bool *found);
 /* Copies the whole key of entry i (< count) to `out` of COHORT_KEY_MAX bytes; returns its size. */
@@ -92,6 +95,8 @@ bool node_del(uint8_t *p, unsigned i);
 bool node_cut(uint8_t *p, unsigned k);
 /* Fills `dst`, a fresh node of the level of `src`, with entries [a, b) of `src`. */
 bool node_copy(uint8_t *dst, const uint8_t *src, unsigned a, unsigned b);
+/* Fills `dst`, a fresh node of another id, with all of `src`: children, history and write LSN too. */
+bool node_adopt(uint8_t *dst, const uint8_t *src);
 
 /* ---- split and merge ---- */
 

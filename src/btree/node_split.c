@@ -162,6 +162,19 @@ node_split_right(uint8_t *right, const uint8_t *p, const struct node_split *s)
     return node_copy(right, p, s->at + 1, v.count);
 }
 
+bool
+node_adopt(uint8_t *dst, const uint8_t *src)
+{
+    struct node_view v = node_look(src);
+
+    page_inherit(dst, src);
+    page_set_write_lsn(dst, page_write_lsn(src));
+    if (!v.leaf)
+        node_set_leftmost(dst, node_child(src, 0));
+    ch_put16(dst + NODE_OFF_HINT, ch_get16(src + NODE_OFF_HINT));
+    return node_copy(dst, src, 0, v.count);
+}
+
 /* ---- merge ---- */
 
 /* Longest prefix of all keys of both; the outermost two decide. */

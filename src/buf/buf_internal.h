@@ -16,15 +16,18 @@ enum {
     BUF_INFLIGHT = 4,
     BUF_SETTLE = 64,
     BUF_DIRTY_MAX_PERCENT = 80,  /* writers wait above */
+    BUF_DIRTY_FULL_PERCENT = 95, /* ... and here when the store is full: deletes are what it needs */
     BUF_DIRTY_WORK_PERCENT = 70, /* the cleaner works above, whatever eviction needs */
 };
 #define BUF_PATIENCE_NS UINT64_C(5000000000) /* without any progress, before a wait gives up */
-#define BUF_FLUSH_NS    UINT64_C(50000000)   /* R6: a written batch waits no longer for others' flushes */
+#define BUF_FLUSH_NS \
+    UINT64_C(50000000) /* R6: a written batch waits no longer for others' flushes */
 
 /* Two-level table by page id; segments come on demand and stay. */
 struct page_entry {
     struct latch latch;
-    _Atomic uint32_t frame1; /* frame + 1, 0 = not in memory; changes under X only; release, peek acquires */
+    _Atomic uint32_t
+        frame1; /* frame + 1, 0 = not in memory; changes under X only; release, peek acquires */
     uint32_t spare;
 };
 _Static_assert(sizeof(struct page_entry) == 16, "16 bytes a page");
@@ -35,7 +38,11 @@ enum frame_flags {
     FRAME_NEW = 4,     /* the page has no place yet */
     FRAME_FREEING = 8, /* the page's end is to be published, not its bytes */
 };
-enum frame_ref { REF_COLD, REF_HOT, REF_PREFETCHED };
+enum frame_ref {
+    REF_COLD,
+    REF_HOT,
+    REF_PREFETCHED
+};
 
 /* Fields change under the frame's stripe lock, except pid and the empty state (X latch of the page)
  * and ref (anyone). Reads without the lock are hints, or stable by B3. */
@@ -83,13 +90,14 @@ struct cleaner {
     uint32_t free_frames[CH_BATCH_MAX]; /* pages that end */
     page_id free_pids[CH_BATCH_MAX];
     unsigned free_count;
-    lsn_t lsn_max; /* over both lists */
-    lsn_t now;     /* log end when choosing began */
-    uint64_t ahead_pos;            /* virtual clock position up to which the window was looked at */
-    uint32_t ahead[CH_BATCH_MAX];  /* cold dirty frames found there, not yet written */
+    lsn_t lsn_max;                /* over both lists */
+    lsn_t now;                    /* log end when choosing began */
+    uint64_t ahead_pos;           /* virtual clock position up to which the window was looked at */
+    uint32_t ahead[CH_BATCH_MAX]; /* cold dirty frames found there, not yet written */
     unsigned ahead_count;
     uint64_t ahead_first; /* position of ahead[0] */
     uint64_t sweep_pos;
+    unsigned chosen; /* frames that the last step began to write */
 };
 
 struct buf {
@@ -119,13 +127,14 @@ struct buf {
     struct rt_cond cleaner_wake;
     uint32_t *free_stack;
     _Atomic uint32_t free_count; /* changes under free_lock; read relaxed as a hint */
-    _Atomic bool wake;           /* the cleaner has been asked to run; relaxed, re-read under free_lock */
+    _Atomic bool wake; /* the cleaner has been asked to run; relaxed, re-read under free_lock */
     bool stop;
 
     /* Relaxed hints and statistics; the frames themselves decide. */
     _Atomic uint64_t hand; /* of the clock, never wraps; frame = hand % frame_count */
     _Atomic uint32_t dirty;
     _Atomic uint32_t dirty_new;
+    _Atomic uint32_t writing;
     _Atomic uint32_t waiters; /* threads that cannot go on until frames are cleaned */
     _Atomic uint64_t evictions;
     _Atomic uint64_t cleaned;
@@ -134,8 +143,8 @@ struct buf {
     struct rt_mutex settle_lock; /* rank FREE, order 1; also the error's text */
     struct buf_settle settle[BUF_SETTLE];
     unsigned settle_count;
-    _Atomic int error; /* release after the text, acquire by buf_error() */
-    char error_text[200];
+    _Atomic int error;    /* release after the text, acquire by buf_error() */
+    char error_text[256]; /* as long as a cohort_error's */
 
     struct cleaner cleaner;
     struct rt_thread thread;
@@ -172,12 +181,23 @@ table_find(struct buf *b, page_id pid)
     return CH_LIKELY(seg != NULL) ? &seg[pid % BUF_SEGMENT_PAGES] : NULL;
 }
 
+/* So many frames are dirty that writers must wait, or readers would find no clean ones. */
 static inline bool
-buf_dirty_above(struct buf *b, unsigned percent)
+buf_too_dirty(struct buf *b, unsigned percent)
 {
     uint64_t dirty = atomic_load_explicit(&b->dirty, memory_order_relaxed);
 
     return dirty * 100 > (uint64_t)b->frame_count * percent;
+}
+
+/* Enough is dirty, apart from what is being written, that the cleaner should work whatever eviction needs. */
+static inline bool
+buf_wants_cleaning(struct buf *b)
+{
+    uint64_t dirty = atomic_load_explicit(&b->dirty, memory_order_relaxed);
+    uint64_t writing = atomic_load_explicit(&b->writing, memory_order_relaxed);
+
+    return dirty * 100 > (uint64_t)b->frame_count * BUF_DIRTY_WORK_PERCENT + writing * 100;
 }
 
 /* ---- table.c: the page table, memory of frames ---- */
@@ -200,7 +220,7 @@ void frame_detach(struct buf *b, struct page_entry *e, uint32_t f);
 /* Empties a clean frame if nobody has its page latched; true: it is the caller's. */
 bool frame_try_evict(struct buf *b, uint32_t f);
 
-/* X latch held. dirty: registers a change to come (R3). renew: the page starts anew and has no place. */
+/* X latch held. dirty: registers a change to come (R3). renew: the same of a page that starts anew: no place yet. */
 void frame_dirty(struct buf *b, uint32_t f);
 void frame_renew(struct buf *b, uint32_t f);
 void frame_freeing(struct buf *b, uint32_t f);
@@ -213,14 +233,20 @@ void frame_write_cancel(struct buf *b, uint32_t f);
 /* Wakes whoever waits for frames. */
 void frame_announce(struct buf *b);
 
+/* ---- choose.c ---- */
+/* Fills the cleaner's lists with frames that are WRITING from now on, and copies of their pages. */
+void cleaner_choose(struct buf *b, lsn_t before);
+
 /* ---- cleaner.c ---- */
+/* Somebody waits for frames, or the store was full when it was last asked. */
+bool cleaner_urgent(struct buf *b);
 CH_NODISCARD int cleaner_create(struct buf *b);
 void cleaner_destroy(struct buf *b); /* drops what is in flight */
 /* Cheap when it is already asked. */
 void cleaner_wake(struct buf *b);
 /* Throws the cleaner's error again in this thread; 0 if none. */
 CH_NODISCARD int cleaner_error(struct buf *b);
-/* Waits, or works, until cleaning may have helped; the error of a step. */
+/* Waits, or works, until cleaning may have helped; the error of a step. Latches allowed (C2). */
 CH_NODISCARD int cleaner_help(struct buf *b);
 
 #endif

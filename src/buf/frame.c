@@ -188,24 +188,10 @@ frame_count_new(struct buf *b, int by)
         (void)atomic_fetch_sub_explicit(&b->dirty_new, 1, memory_order_relaxed);
 }
 
-void
-frame_dirty(struct buf *b, uint32_t f)
+/* Stripe lock held. */
+static void
+frame_dirty_locked(struct buf *b, struct frame *fr, uint32_t fl)
 {
-    struct frame *fr = &b->frames[f];
-    uint32_t fl = frame_flags(fr);
-
-    if ((fl & (FRAME_DIRTY | FRAME_WRITING | FRAME_FREEING)) == FRAME_DIRTY)
-        return; /* F3 */
-    rt_lock(buf_stripe(b, f));
-    fl = frame_flags(fr);
-    if ((fl & FRAME_FREEING) != 0) { /* recovery formats a page again that an older record freed */
-        fl &= ~(uint32_t)FRAME_FREEING;
-        if (map_get(store_map(b->store), atomic_load_explicit(&fr->pid, memory_order_relaxed)) ==
-            PLACE_NONE) {
-            fl |= FRAME_NEW;
-            frame_count_new(b, 1);
-        }
-    }
     if ((fl & FRAME_WRITING) != 0) {
         if (atomic_load_explicit(&fr->redirty_lsn, memory_order_relaxed) == CH_LSN_MAX)
             atomic_store_explicit(&fr->redirty_lsn, wal_end(b->wal), memory_order_relaxed);
@@ -217,6 +203,28 @@ frame_dirty(struct buf *b, uint32_t f)
             frame_count_new(b, 1);
     }
     atomic_store_explicit(&fr->flags, fl, memory_order_relaxed);
+}
+
+void
+frame_dirty(struct buf *b, uint32_t f)
+{
+    struct frame *fr = &b->frames[f];
+    uint32_t fl = frame_flags(fr);
+
+    if ((fl & (FRAME_DIRTY | FRAME_WRITING | FRAME_FREEING)) == FRAME_DIRTY)
+        return; /* F3 */
+    rt_lock(buf_stripe(b, f));
+    fl = frame_flags(fr);
+    if ((fl & FRAME_FREEING) != 0) { /* recovery formats a page again that an older record freed */
+        page_id pid = atomic_load_explicit(&fr->pid, memory_order_relaxed);
+
+        fl &= ~(uint32_t)FRAME_FREEING;
+        if (map_get(store_map(b->store), pid) == PLACE_NONE) {
+            fl |= FRAME_NEW;
+            frame_count_new(b, 1);
+        }
+    }
+    frame_dirty_locked(b, fr, fl);
     rt_unlock(buf_stripe(b, f));
 }
 
@@ -231,7 +239,7 @@ frame_renew(struct buf *b, uint32_t f)
     if ((fl & FRAME_NEW) == 0 && (fl & FRAME_DIRTY) != 0)
         frame_count_new(b, 1);
     fl = (fl | FRAME_NEW) & ~(uint32_t)FRAME_FREEING;
-    atomic_store_explicit(&fr->flags, fl, memory_order_relaxed);
+    frame_dirty_locked(b, fr, fl);
     rt_unlock(buf_stripe(b, f));
 }
 
@@ -262,8 +270,10 @@ frame_write_begin(struct buf *b, uint32_t f)
     fl = frame_flags(fr);
     ok = (fl & (FRAME_DIRTY | FRAME_WRITING)) == FRAME_DIRTY;
     if (ok) {
-        CH_ASSERT(atomic_load_explicit(&fr->redirty_lsn, memory_order_relaxed) == CH_LSN_MAX); /* F1 */
+        CH_ASSERT(atomic_load_explicit(&fr->redirty_lsn, memory_order_relaxed) ==
+                  CH_LSN_MAX); /* F1 */
         atomic_store_explicit(&fr->flags, fl | FRAME_WRITING, memory_order_relaxed);
+        (void)atomic_fetch_add_explicit(&b->writing, 1, memory_order_relaxed);
     }
     rt_unlock(buf_stripe(b, f));
     return ok;
@@ -294,6 +304,7 @@ frame_write_done(struct buf *b, uint32_t f, bool freed)
     atomic_store_explicit(&fr->redirty_lsn, CH_LSN_MAX, memory_order_relaxed);
     atomic_store_explicit(&fr->flags, fl, memory_order_relaxed);
     rt_unlock(buf_stripe(b, f));
+    (void)atomic_fetch_sub_explicit(&b->writing, 1, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&b->cleaned, 1, memory_order_relaxed);
 }
 
@@ -309,4 +320,5 @@ frame_write_cancel(struct buf *b, uint32_t f)
     atomic_store_explicit(&fr->redirty_lsn, CH_LSN_MAX, memory_order_relaxed);
     atomic_store_explicit(&fr->flags, fl & ~(uint32_t)FRAME_WRITING, memory_order_relaxed);
     rt_unlock(buf_stripe(b, f));
+    (void)atomic_fetch_sub_explicit(&b->writing, 1, memory_order_relaxed);
 }

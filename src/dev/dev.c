@@ -8,8 +8,8 @@
  * backend, and flush_done is the highest number that completed without error.
  *
  * Invariants:
- *   D1  a ticket is one more than the highest number drawn. So every flush with number >= ticket was
- *       submitted after the ticket was taken, hence after the write it stands for completed.
+ *   D1  a ticket is one more than the highest number drawn. So every flush with number >= ticket
+ *       was submitted after the ticket was taken, hence after the write it stands for completed.
  *   D2  flush_done only grows, and only to the number of a flush that succeeded.
  *   D3  every byte of a WRITE or APPEND is counted under exactly one cause, at submission.
  *   D4  a queue is in the pool or with one thread; at dev_close() all are in the pool.
@@ -50,13 +50,13 @@ struct dev {
     char *name;
     bool readonly; /* set before the handle is handed out */
     struct rt_mutex lock;
-    struct dev_queue *pool; /* lock */
+    struct dev_queue *pool;  /* lock */
     unsigned queues, pooled; /* lock; made, and of them in the pool */
     /* Counters: relaxed, read one by one by dev_counts(). */
     _Atomic uint64_t written[CH_CAUSES];
     _Atomic uint64_t read_bytes, reads, writes, flushes, resets;
     _Atomic uint64_t flush_started; /* D1: acq_rel in queue_admit() and dev_flush_ticket() */
-    _Atomic uint64_t flush_done;    /* D2: release in flush_completed(), acquire in dev_flush_done() */
+    _Atomic uint64_t flush_done; /* D2: release in flush_completed(), acquire in dev_flush_done() */
 };
 
 int
@@ -297,8 +297,8 @@ req_settle(const struct dev *d, struct dev_req *r, bool first)
     if (!first)
         return;
     errno = e;
-    r->rc = CH_FAIL(r->rc, "%s: %s of %zu bytes at %" PRIu64, d->name, OP_NAME[r->op], r->len,
-                    r->off);
+    r->rc =
+        CH_FAIL(r->rc, "%s: %s of %zu bytes at %" PRIu64, d->name, OP_NAME[r->op], r->len, r->off);
 }
 
 static void
@@ -306,9 +306,9 @@ flush_completed(struct dev *d, uint64_t number)
 {
     uint64_t seen = atomic_load_explicit(&d->flush_done, memory_order_relaxed);
 
-    while (seen < number && !atomic_compare_exchange_weak_explicit(&d->flush_done, &seen, number,
-                                                                   memory_order_release,
-                                                                   memory_order_relaxed))
+    while (seen < number &&
+           !atomic_compare_exchange_weak_explicit(&d->flush_done, &seen, number,
+                                                  memory_order_release, memory_order_relaxed))
         ;
 }
 
@@ -435,8 +435,8 @@ dev_allocate(struct dev *d, uint64_t off, uint64_t len)
 uint64_t
 dev_flush_ticket(struct dev *d)
 {
-    /* Pairs with queue_admit(). A read-modify-write, since a load might see an older number, and with
-     * it a flush submitted before the caller's write completed would count. */
+    /* Pairs with queue_admit(). A read-modify-write, since a load might see an older number, and
+     * with it a flush submitted before the caller's write completed would count. */
     return 1 + atomic_fetch_add_explicit(&d->flush_started, 0, memory_order_acq_rel);
 }
 

@@ -3,7 +3,8 @@
  * A device is an array of 4 KiB blocks. Requests are handed over in vectors and run at real queue
  * depth: dev_submit() starts them, dev_wait() returns when all of the queue's requests are done
  * and puts each one's result into req.rc. A queue belongs to one thread at a time; dev_queue_get()
- * takes one from a pool (as many as concurrent callers; a ring each), dev_queue_put() gives it back.
+ * takes one from a pool (as many as concurrent callers; a ring each), dev_queue_put() gives it
+ * back.
  *
  * Short transfers are continued inside; a request ends with rc 0 = all bytes done, or COHORT_EIO /
  * COHORT_EFULL (ENOSPC) with errno kept in the error record of the waiting thread.
@@ -22,38 +23,50 @@
 
 #include "base/base.h"
 
-enum dev_op { DEV_READ, DEV_WRITE, DEV_APPEND, DEV_FLUSH, DEV_RESET };
+enum dev_op {
+    DEV_READ,
+    DEV_WRITE,
+    DEV_APPEND,
+    DEV_FLUSH,
+    DEV_RESET
+};
 
 struct dev_req {
     enum dev_op op;
-    uint64_t off; /* bytes; APPEND: start of the zone, replaced by where it was written */
-    size_t len;   /* bytes; FLUSH: 0 */
-    void *buf;    /* borrowed until dev_wait() */
-    uint32_t stream;              /* placement hint; 0 = none */
-    uint32_t split[CH_CAUSES];    /* bytes by cause; writes only */
-    int rc;                       /* result */
+    uint64_t off;    /* bytes; APPEND: start of the zone, replaced by where it was written */
+    size_t len;      /* bytes; FLUSH: 0 */
+    void *buf;       /* borrowed until dev_wait() */
+    uint32_t stream; /* placement hint; 0 = none */
+    uint32_t split[CH_CAUSES]; /* bytes by cause; writes only */
+    int rc;                    /* result */
 };
 
 struct dev_caps {
-    uint64_t bytes;        /* capacity; files: most that it may grow to */
-    uint32_t block_bytes;  /* I/O unit, 4096 */
-    uint64_t zone_bytes;   /* the device's own zone, 0 = none */
-    uint64_t zone_cap;     /* writable bytes of it */
-    uint64_t unit_bytes;   /* its erase unit where known (sim: superblock), 0 = unknown */
+    uint64_t bytes;       /* capacity; files: most that it may grow to */
+    uint32_t block_bytes; /* I/O unit, 4096 */
+    uint64_t zone_bytes;  /* the device's own zone, 0 = none */
+    uint64_t zone_cap;    /* writable bytes of it */
+    uint64_t unit_bytes;  /* its erase unit where known (sim: superblock), 0 = unknown */
     uint32_t open_zones_max;
     uint32_t streams;
     bool sequential_only;
     bool volatile_cache;
-    bool growable;         /* a file: blocks appear when written or allocated, RESET returns them */
+    bool growable; /* a file: blocks appear when written or allocated, RESET returns them */
 };
 
-enum dev_flags { DEV_CREATE = 1, DEV_EXCL = 2, DEV_READONLY = 4, DEV_DIRECT = 8, DEV_BUFFERED = 16 };
+enum dev_flags {
+    DEV_CREATE = 1,
+    DEV_EXCL = 2,
+    DEV_READONLY = 4,
+    DEV_DIRECT = 8,
+    DEV_BUFFERED = 16
+};
 /* DEV_DIRECT: O_DIRECT or an error; DEV_BUFFERED: never; neither: O_DIRECT, else buffered with a
  * notice. DEV_CREATE makes a missing file (not a block device); DEV_EXCL demands it is new. */
 
 struct dev_counts {
-    uint64_t written[CH_CAUSES]; /* bytes by cause, at submission */
-    uint64_t host_bytes;         /* their sum */
+    uint64_t written[CH_CAUSES];                         /* bytes by cause, at submission */
+    uint64_t host_bytes;                                 /* their sum */
     uint64_t read_bytes, reads, writes, flushes, resets; /* requests */
 };
 
@@ -73,8 +86,8 @@ uint64_t dev_size(struct dev *d);
 CH_NODISCARD int dev_queue_get(struct dev *d, struct dev_queue **q); /* ENOMEM */
 void dev_queue_put(struct dev_queue *q); /* its requests must have been waited for */
 /* Starts n requests (any n; queued inside beyond the ring's depth). The array is borrowed until
- * dev_wait(). Never fails as a call: errors come per request. After 16 calls without a dev_wait() the
- * next one waits for them first. Requests of a queue are not ordered among themselves. */
+ * dev_wait(). Never fails as a call: errors come per request. After 16 calls without a dev_wait()
+ * the next one waits for them first. Requests of a queue are not ordered among themselves. */
 void dev_submit(struct dev_queue *q, struct dev_req *reqs, unsigned n);
 /* Waits for all submitted; returns the first error among them by index, 0 if none. */
 CH_NODISCARD int dev_wait(struct dev_queue *q);
@@ -86,8 +99,8 @@ CH_NODISCARD int dev_write(struct dev *d, uint64_t off, const void *buf, size_t 
                            enum ch_cause cause);
 CH_NODISCARD int dev_flush(struct dev *d);
 CH_NODISCARD int dev_reset(struct dev *d, uint64_t off, uint64_t len); /* discard / punch */
-/* Makes sure that writes to [off, off+len) can't fail for lack of space (files: fallocate, which also
- * grows the file); EFULL. Nothing on other devices. */
+/* Makes sure that writes to [off, off+len) can't fail for lack of space (files: fallocate, which
+ * also grows the file); EFULL. Nothing on other devices. No write to the range may be in flight. */
 CH_NODISCARD int dev_allocate(struct dev *d, uint64_t off, uint64_t len);
 
 uint64_t dev_flush_ticket(struct dev *d);
@@ -100,9 +113,9 @@ void dev_physical(struct dev *d, uint64_t *host_bytes, uint64_t *media_bytes);
 /* ---- backend interface (dev_*.c only) ----
  * The generic layer does argument checks, counting and flush tickets, then calls these. A backend
  * is synchronous per vector from the caller's view: submit starts, wait completes. A request handed
- * over with rc != 0 was refused by the generic layer: the backend leaves it alone. A backend sets rc
- * to 0, to DEV_ERRNO(errno) (dev_internal.h; the generic layer then throws), or to a code already
- * thrown. */
+ * over with rc != 0 was refused by the generic layer: the backend leaves it alone. A backend sets
+ * rc to 0, to DEV_ERRNO(errno) (dev_internal.h; the generic layer then throws), or to a code
+ * already thrown. */
 struct dev_ops {
     void (*close)(struct dev *d);
     int (*queue_create)(struct dev *d, void **impl);
@@ -125,21 +138,24 @@ void *dev_impl(struct dev *d);
 
 /* fault: makes chosen requests fail or the device die. */
 struct dev_fault_plan {
-    uint64_t fail_nth[5];   /* by enum dev_op: the n-th request (1-based) fails once; 0 = never */
-    bool fail_forever;      /* ... and all later ones of that op too */
-    int code;               /* COHORT_EIO or COHORT_EFULL */
-    uint64_t short_nth;     /* the n-th write only writes its first block, then fails */
-    uint64_t slow_ns;       /* delay of each request */
-    uint64_t stop_after_writes; /* at the n-th WRITE/APPEND request (1-based) the power goes: it and all
-                                   later requests fail with EIO and reach nothing; 0 = never */
+    uint64_t fail_nth[5]; /* by enum dev_op: the n-th request (1-based) fails once; 0 = never */
+    bool fail_forever;    /* ... and all later ones of that op too */
+    int code;             /* COHORT_EIO or COHORT_EFULL */
+    uint64_t short_nth;   /* the n-th write only writes its first block, then fails */
+    uint64_t slow_ns;     /* delay of each request */
+    /* At the n-th WRITE or APPEND (1-based) the power goes: it and all later requests fail with EIO
+     * and reach nothing; 0 = never. */
+    uint64_t stop_after_writes;
 };
-CH_NODISCARD int dev_fault_open(struct dev *inner, const struct dev_fault_plan *plan, struct dev **out);
+CH_NODISCARD int dev_fault_open(struct dev *inner, const struct dev_fault_plan *plan,
+                                struct dev **out);
 /* Changes the plan; counters restart. */
 void dev_fault_set(struct dev *d, const struct dev_fault_plan *plan);
 /* Requests seen since the last set, by op. */
 uint64_t dev_fault_seen(struct dev *d, enum dev_op op);
 
-/* trace: writes a binary trace of all writes, resets and flushes to `path` (format: docs/FORMAT.md). */
+/* trace: writes a binary trace of all writes, resets and flushes to `path` (format:
+ * docs/FORMAT.md). */
 CH_NODISCARD int dev_trace_open(struct dev *inner, const char *path, struct dev **out);
 
 /* ---- simulated drive ---- */

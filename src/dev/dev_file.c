@@ -1,7 +1,7 @@
 /* dev_file.c - files and block devices through io_uring.
  *
- * Each queue has a ring of its own, RING_DEPTH deep. dev_submit() only notes the batch and fills the
- * ring as far as it goes; completions refill it from the batches:
+ * Each queue has a ring of its own, RING_DEPTH deep. dev_submit() only notes the batch and fills
+ * the ring as far as it goes; completions refill it from the batches:
  *
  *     batches (arrays of the caller) --fill--> ops[slot] = sqe --kernel--> cqe --advance--> req.rc
  *                                                 ^                          |
@@ -15,17 +15,18 @@
  * transfer that ends inside a block is repeated from the start of that block, since O_DIRECT can't
  * go on from there.
  *
- * RESET punches a hole (files) or discards (block devices, by ioctl, at once). Where the file system or
- * device can do neither, it does nothing, with one notice: the space stays allocated.
+ * RESET punches a hole (files) or discards (block devices, by ioctl, at once). Where the file
+ * system or device can do neither, it does nothing, with one notice: the space stays allocated.
  *
  * Invariants:
- *   U1  at most RING_DEPTH requests of a queue are with the kernel, so neither of its rings overflows.
+ *   U1  at most RING_DEPTH requests of a queue are with the kernel, so neither of its rings
+ *       overflows.
  *   U2  a slot is free, or holds exactly one request that the kernel has or is about to be given.
  *   U3  once an fdatasync failed, all later flushes fail: the kernel reports lost pages once and
  *       then calls them clean, so a later success would prove nothing.
  *
- * Locks: none; a queue belongs to one thread, the rest is atomics. Crash: what a FLUSH that completed
- * covers is on the medium; so is a file's directory entry once dev_open() has returned.
+ * Locks: none; a queue belongs to one thread, the rest is atomics. Crash: what a FLUSH that
+ * completed covers is on the medium; so is a file's directory entry once dev_open() has returned.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +58,7 @@ struct file_dev {
     int fd;
     bool block; /* a block device */
     bool direct;
-    _Atomic int flush_errno;  /* U3; relaxed: a flush started meanwhile reports its own failure */
+    _Atomic int flush_errno;    /* U3; relaxed: a flush started meanwhile reports its own failure */
     _Atomic bool told_no_uring; /* relaxed: notices, once each */
     _Atomic bool told_no_reset;
     char *name;
@@ -129,7 +130,8 @@ op_transferred(const struct file_dev *f, struct file_op *op, int res)
     return false;
 }
 
-/* Takes a result as the kernel gives it, -errno or bytes; true = the request must be issued again. */
+/* Takes a result as the kernel gives it, -errno or bytes; true = the request must be issued
+ * again. */
 static bool
 op_advance(struct file_dev *f, struct file_op *op, int res)
 {
@@ -390,18 +392,19 @@ file_size(struct dev *d)
     return (uint64_t)st.st_size;
 }
 
-/* Extends without allocating: all that a file system without fallocate offers. */
+/* Extends without allocating: all that a file system without fallocate offers. By its last block
+ * and not by ftruncate, which would cut off what another thread's write adds meanwhile. */
 static int
 file_extend(const struct file_dev *f, uint64_t end)
 {
+    static const _Alignas(DEV_BLOCK_BYTES) uint8_t ZERO[DEV_BLOCK_BYTES];
     struct stat st;
 
     if (fstat(f->fd, &st) != 0)
         return -1;
     if ((uint64_t)st.st_size >= end)
         return 0;
-    /* By a byte at the end and not ftruncate: a concurrent extension beyond `end` must stay. */
-    return pwrite(f->fd, "", 1, (off_t)(end - 1)) == 1 ? 0 : -1;
+    return pwrite(f->fd, ZERO, sizeof(ZERO), (off_t)(end - sizeof(ZERO))) < 0 ? -1 : 0;
 }
 
 static int

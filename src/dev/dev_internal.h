@@ -33,7 +33,7 @@ CH_NODISCARD int dev_sim_open_uri(const char *cfg, unsigned flags, struct dev **
 /* What a "sim:" URI says, without the "sim:". */
 struct ssd_config;
 struct sim_uri {
-    char *file;          /* owned; NULL = memory */
+    char *file; /* owned; NULL = memory */
     bool volatile_cache;
     uint64_t seed;
 };

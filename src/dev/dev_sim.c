@@ -1,1 +1,698 @@
-/* dev_sim.c */
+/* dev_sim.c - a simulated drive: contents, a flash model that counts, and a cache that a power cut
+ * hits.
+ *
+ * Contents lie in lazily allocated memory or, with file=PATH, in a file of the drive's size, where
+ * they outlive the process. The flash model (ssd.h) is told of every write and reset. It is not
+ * kept in the file: when a drive opens on one, the ranges that hold data count as written once, in
+ * order, and that fill is taken off the counters.
+ *
+ * The volatile cache is kept backwards: the contents hold the newest bytes, and each write of a 4
+ * KiB block first saves what it replaces. Saved versions stand in a ring in the order of their
+ * making and are chained by block:
+ *
+ *     contents (newest)    head[block] -> newest saved -> ... -> oldest saved (on the flash)
+ *
+ * FLUSH forgets them all. When the ring is full the oldest version is forgotten alone: a cache of
+ * finite size, writing back in order of arrival. A power cut walks the chains and draws for each
+ * block: keep the contents, put a saved version back, mix the two by 512-byte sectors, or garble.
+ *
+ * Requests are carried out in dev_wait(), flushes of the queue before all else, because a FLUSH
+ * covers only what *completed* before it was submitted: a caller that does not wait in between
+ * finds its write lost after a cut. The same makes a write that was submitted and never waited for
+ * not happen.
+ *
+ * Invariants:
+ *   V1  chains are ordered by age; so the oldest version in the ring ends the chain of its block.
+ *   V2  head[b] names the newest saved version of b that is in the ring, 0 = there is none and the
+ *       contents are on the flash.
+ *   V3  a block that may hold anything but zeroes has filled[b] set.
+ *   V4  a handle whose generation is not the drive's is dead: its requests fail and touch nothing.
+ *
+ * Locks: drive.lock (rank DEV), held for one request at a time. Crash (of the process): with
+ * file= what was written is there, flushed or not, as far as the kernel lives on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/prng.h"
+#include "dev/dev_internal.h"
+#include "rt/rt.h"
+#include "ssd/ssd.h"
+
+enum {
+    SECTOR_BYTES = 512,
+    BLOCK_SECTORS = DEV_BLOCK_BYTES / SECTOR_BYTES,
+    VERSIONS_MAX = 16384, /* 64 MiB of saved blocks */
+};
+
+struct version { /* of one block; links are slot + 1, 0 = none */
+    uint32_t block;
+    uint32_t older, newer;
+};
+
+struct sim_handle {
+    struct sim_drive *drive;
+    uint64_t generation; /* V4 */
+    bool owns;           /* opened by URI: the drive goes with the handle */
+};
+
+struct sim_queue {
+    struct dev_batch todo[DEV_BATCHES_MAX];
+    unsigned todo_count;
+};
+
+struct sim_drive {
+    struct rt_mutex lock; /* all below */
+    char *name;
+    uint64_t bytes;
+    uint64_t seed;
+    uint64_t unit_bytes;
+    uint64_t generation;
+    struct sim_handle *open; /* the one that is alive */
+    uint8_t *mem;            /* contents, or ... */
+    int fd;                  /* ... the file of them, -1 */
+    uint8_t *filled;         /* [blocks] V3 */
+    struct ssd *ssd;
+    struct ssd_counts base; /* what opening an old file counted */
+    /* volatile cache; versions NULL = none */
+    uint32_t *head; /* [blocks] V2 */
+    struct version *versions;
+    uint8_t *saved; /* [version_slots] blocks */
+    uint32_t version_slots, version_first, version_count;
+};
+
+/* ---- contents ---- */
+
+/* Memory that costs nothing until it is touched; NULL. */
+static void *
+lazy_alloc(uint64_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void
+lazy_free(void *p, uint64_t bytes)
+{
+    if (p != NULL)
+        munmap(p, bytes);
+}
+
+/* These return an errno. */
+static int
+contents_read(const struct sim_drive *s, uint64_t off, void *buf, size_t len)
+{
+    if (s->fd < 0) {
+        memcpy(buf, s->mem + off, len);
+        return 0;
+    }
+    for (size_t done = 0; done < len;) {
+        ssize_t n = pread(s->fd, (uint8_t *)buf + done, len - done, (off_t)(off + done));
+
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return n == 0 ? EIO : errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int
+contents_write(struct sim_drive *s, uint64_t off, const void *buf, size_t len)
+{
+    uint64_t first = off / DEV_BLOCK_BYTES, end = ch_div_up(off + len, DEV_BLOCK_BYTES);
+
+    memset(s->filled + first, 1, end - first);
+    if (s->fd < 0) {
+        memcpy(s->mem + off, buf, len);
+        return 0;
+    }
+    for (size_t done = 0; done < len;) {
+        ssize_t n = pwrite(s->fd, (const uint8_t *)buf + done, len - done, (off_t)(off + done));
+
+        if (n < 0 && errno != EINTR)
+            return errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int
+contents_zero(struct sim_drive *s, uint64_t off, uint64_t len)
+{
+    static const uint8_t ZERO[DEV_BLOCK_BYTES];
+    int e = 0;
+
+    if (s->fd < 0)
+        e = madvise(s->mem + off, len, MADV_DONTNEED) == 0 ? 0 : errno;
+    else if (fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len) !=
+             0)
+        for (uint64_t at = off; at < off + len && e == 0; at += DEV_BLOCK_BYTES)
+            e = contents_write(s, at, ZERO, sizeof(ZERO));
+    if (e == 0)
+        memset(s->filled + off / DEV_BLOCK_BYTES, 0, len / DEV_BLOCK_BYTES);
+    return e;
+}
+
+/* ---- volatile cache ---- */
+
+static uint8_t *
+saved_block(const struct sim_drive *s, uint32_t slot)
+{
+    return s->saved + (uint64_t)slot * DEV_BLOCK_BYTES;
+}
+
+/* The oldest saved version has reached the flash: its successor is what a cut can't go behind. */
+static void
+version_drop_oldest(struct sim_drive *s)
+{
+    struct version *v = &s->versions[s->version_first];
+
+    CH_ASSERT(v->older == 0); /* V1 */
+    if (v->newer != 0)
+        s->versions[v->newer - 1].older = 0;
+    else
+        s->head[v->block] = 0;
+    s->version_first = (s->version_first + 1) % s->version_slots;
+    s->version_count--;
+}
+
+static void
+version_drop_all(struct sim_drive *s)
+{
+    for (uint32_t i = 0; i < s->version_count; i++)
+        s->head[s->versions[(s->version_first + i) % s->version_slots].block] = 0;
+    s->version_first = 0;
+    s->version_count = 0;
+}
+
+/* Saves what the contents of a block are, before they change. */
+static int
+version_save(struct sim_drive *s, uint32_t block)
+{
+    uint32_t slot, older;
+    int e;
+
+    if (s->version_count == s->version_slots)
+        version_drop_oldest(s);
+    slot = (s->version_first + s->version_count) % s->version_slots;
+    e = contents_read(s, (uint64_t)block * DEV_BLOCK_BYTES, saved_block(s, slot), DEV_BLOCK_BYTES);
+    if (e != 0)
+        return e;
+    older = s->head[block];
+    s->versions[slot] = (struct version){.block = block, .older = older};
+    if (older != 0)
+        s->versions[older - 1].newer = slot + 1;
+    s->head[block] = slot + 1;
+    s->version_count++;
+    return 0;
+}
+
+static int
+versions_save(struct sim_drive *s, uint64_t off, uint64_t len, bool reset)
+{
+    uint64_t first = off / DEV_BLOCK_BYTES;
+    int e = 0;
+
+    if (s->versions == NULL)
+        return 0;
+    for (uint64_t b = first; b < first + len / DEV_BLOCK_BYTES && e == 0; b++) {
+        if (!reset || s->filled[b] != 0) /* resetting zeroes changes nothing */
+            e = version_save(s, (uint32_t)b);
+    }
+    return e;
+}
+
+/* ---- requests ---- */
+
+static int
+req_execute(struct sim_drive *s, struct dev_req *r)
+{
+    uint64_t page = r->off / DEV_BLOCK_BYTES, pages = r->len / DEV_BLOCK_BYTES;
+    int e = 0;
+
+    switch (r->op) {
+    case DEV_READ:
+        return contents_read(s, r->off, r->buf, r->len);
+    case DEV_WRITE:
+    case DEV_APPEND:
+        e = versions_save(s, r->off, r->len, false);
+        if (e == 0)
+            e = contents_write(s, r->off, r->buf, r->len);
+        if (e == 0)
+            ssd_write(s->ssd, page, pages);
+        return e;
+    case DEV_FLUSH:
+        version_drop_all(s);
+        return 0;
+    case DEV_RESET:
+        e = versions_save(s, r->off, r->len, true);
+        if (e == 0)
+            e = contents_zero(s, r->off, r->len);
+        if (e == 0)
+            ssd_discard(s->ssd, page, pages);
+        return e;
+    }
+    return EINVAL;
+}
+
+static void
+queue_execute(struct sim_handle *h, struct sim_queue *q, bool flushes)
+{
+    struct sim_drive *s = h->drive;
+
+    for (unsigned b = 0; b < q->todo_count; b++) {
+        for (unsigned i = 0; i < q->todo[b].n; i++) {
+            struct dev_req *r = &q->todo[b].reqs[i];
+            int e;
+
+            if (r->rc != 0 || (r->op == DEV_FLUSH) != flushes)
+                continue;
+            rt_lock(&s->lock);
+            e = h->generation == s->generation ? req_execute(s, r) : EIO; /* V4 */
+            rt_unlock(&s->lock);
+            if (e != 0)
+                r->rc = DEV_ERRNO(e);
+        }
+    }
+}
+
+static void
+sim_wait(struct dev *d, void *impl)
+{
+    struct sim_handle *h = dev_impl(d);
+    struct sim_queue *q = impl;
+
+    queue_execute(h, q, true);
+    queue_execute(h, q, false);
+    q->todo_count = 0;
+}
+
+static void
+sim_submit(struct dev *d, void *impl, struct dev_req *reqs, unsigned n)
+{
+    struct sim_queue *q = impl;
+
+    (void)d;
+    CH_ASSERT(q->todo_count < DEV_BATCHES_MAX);
+    q->todo[q->todo_count++] = (struct dev_batch){.reqs = reqs, .n = n};
+}
+
+static int
+sim_queue_create(struct dev *d, void **impl)
+{
+    struct sim_queue *q = calloc(1, sizeof(*q));
+
+    if (q == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "%s: queue", dev_name(d));
+    *impl = q;
+    return 0;
+}
+
+static void
+sim_queue_destroy(struct dev *d, void *impl)
+{
+    (void)d;
+    free(impl);
+}
+
+static uint64_t
+sim_size(struct dev *d)
+{
+    return dev_caps(d)->bytes;
+}
+
+static void
+sim_physical(struct dev *d, uint64_t *host, uint64_t *media)
+{
+    const struct sim_handle *h = dev_impl(d);
+    struct ssd_counts c;
+
+    sim_drive_counts(h->drive, &c);
+    *host = c.host_bytes;
+    *media = c.media_bytes;
+}
+
+static void
+sim_close(struct dev *d)
+{
+    struct sim_handle *h = dev_impl(d);
+    struct sim_drive *s = h->drive;
+
+    rt_lock(&s->lock);
+    if (s->open == h)
+        s->open = NULL;
+    rt_unlock(&s->lock);
+    if (h->owns)
+        sim_drive_destroy(s);
+    free(h);
+}
+
+static const struct dev_ops SIM_OPS = {
+    .close = sim_close,
+    .queue_create = sim_queue_create,
+    .queue_destroy = sim_queue_destroy,
+    .submit = sim_submit,
+    .wait = sim_wait,
+    .size = sim_size,
+    .physical = sim_physical,
+};
+
+/* ---- the drive ---- */
+
+/* Counts the ranges of an old file that hold data as written. */
+static int
+map_existing(struct sim_drive *s)
+{
+    off_t data = 0, hole;
+
+    for (;;) {
+        uint64_t first, end;
+
+        data = lseek(s->fd, data, SEEK_DATA);
+        if (data < 0)
+            break;
+        hole = lseek(s->fd, data, SEEK_HOLE);
+        if (hole < 0)
+            break;
+        first = (uint64_t)data / DEV_BLOCK_BYTES;
+        end = ch_min_u64(ch_div_up((uint64_t)hole, DEV_BLOCK_BYTES), s->bytes / DEV_BLOCK_BYTES);
+        memset(s->filled + first, 1, end - first);
+        ssd_write(s->ssd, first, end - first);
+        data = hole;
+    }
+    if (errno != ENXIO) /* no data from here on */
+        return CH_FAIL(COHORT_EIO, "%s: lseek", s->name);
+    ssd_counts(s->ssd, &s->base);
+    return 0;
+}
+
+static int
+open_contents(struct sim_drive *s, const char *file, unsigned flags)
+{
+    struct stat st;
+    int mode = O_RDWR | O_CLOEXEC;
+
+    mode |= (flags & DEV_CREATE) != 0 ? O_CREAT : 0;
+    mode |= (flags & DEV_EXCL) != 0 ? O_EXCL : 0;
+    s->fd = open(file, mode, 0666);
+    if (s->fd < 0)
+        return CH_FAIL(errno == ENOENT   ? COHORT_ENODB
+                       : errno == EEXIST ? COHORT_EXISTS
+                                         : COHORT_EIO,
+                       "%s: %s", s->name, file);
+    if (flock(s->fd, LOCK_EX | LOCK_NB) != 0)
+        return CH_FAIL(errno == EWOULDBLOCK ? COHORT_EBUSY : COHORT_EIO, "%s: lock", s->name);
+    if (fstat(s->fd, &st) != 0)
+        return CH_FAIL(COHORT_EIO, "%s: fstat", s->name);
+    if ((uint64_t)st.st_size > s->bytes) {
+        errno = 0;
+        return CH_FAIL(COHORT_EMISMATCH, "%s: file of %jd bytes for a drive of %" PRIu64, s->name,
+                       (intmax_t)st.st_size, s->bytes);
+    }
+    if (ftruncate(s->fd, (off_t)s->bytes) != 0)
+        return CH_FAIL(COHORT_EIO, "%s: ftruncate", s->name);
+    return map_existing(s);
+}
+
+static int
+drive_alloc(struct sim_drive *s, const struct ssd_config *cfg, bool volatile_cache, bool memory)
+{
+    uint64_t blocks = cfg->logical_pages;
+    int rc;
+
+    s->bytes = blocks * DEV_BLOCK_BYTES;
+    s->unit_bytes = (uint64_t)cfg->superblock_pages * DEV_BLOCK_BYTES;
+    rc = ssd_create(cfg, &s->ssd);
+    if (rc != 0)
+        return rc;
+    s->filled = lazy_alloc(blocks);
+    if (memory)
+        s->mem = lazy_alloc(s->bytes);
+    if (volatile_cache) {
+        s->version_slots = VERSIONS_MAX;
+        s->head = lazy_alloc(blocks * sizeof(*s->head));
+        s->versions = lazy_alloc(sizeof(*s->versions) * s->version_slots);
+        s->saved = lazy_alloc((uint64_t)s->version_slots * DEV_BLOCK_BYTES);
+    }
+    if (s->filled == NULL || (memory && s->mem == NULL) ||
+        (volatile_cache && (s->head == NULL || s->versions == NULL || s->saved == NULL)))
+        return CH_FAIL(COHORT_ENOMEM, "%s: %" PRIu64 " bytes", s->name, s->bytes);
+    return 0;
+}
+
+static int
+drive_create(const char *text, unsigned flags, struct sim_drive **out)
+{
+    struct sim_drive *s = calloc(1, sizeof(*s));
+    struct sim_uri uri = {0};
+    struct ssd_config cfg;
+    int rc;
+
+    if (s == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "sim:%s", text);
+    s->fd = -1;
+    rt_mutex_init(&s->lock, RT_RANK_DEV, 1);
+    if (asprintf(&s->name, "sim:%s", text) < 0) {
+        s->name = NULL;
+        rc = CH_FAIL(COHORT_ENOMEM, "sim:%s", text);
+        goto out;
+    }
+    rc = sim_uri_parse(text, &cfg, &uri);
+    if (rc != 0)
+        goto out;
+    s->seed = uri.seed;
+    rc = drive_alloc(s, &cfg, uri.volatile_cache, uri.file == NULL);
+    if (rc == 0 && uri.file != NULL)
+        rc = open_contents(s, uri.file, flags);
+    if (rc != 0)
+        goto out;
+    *out = s;
+    s = NULL;
+out:
+    free(uri.file);
+    sim_drive_destroy(s);
+    return rc;
+}
+
+int
+sim_drive_create(const char *cfg, struct sim_drive **out)
+{
+    return drive_create(cfg, DEV_CREATE, out);
+}
+
+void
+sim_drive_destroy(struct sim_drive *s)
+{
+    if (s == NULL)
+        return;
+    CH_ASSERT(s->open == NULL);
+    if (s->fd >= 0)
+        close(s->fd);
+    lazy_free(s->mem, s->bytes);
+    lazy_free(s->filled, s->bytes / DEV_BLOCK_BYTES);
+    lazy_free(s->head, s->bytes / DEV_BLOCK_BYTES * sizeof(*s->head));
+    lazy_free(s->versions, sizeof(*s->versions) * s->version_slots);
+    lazy_free(s->saved, (uint64_t)s->version_slots * DEV_BLOCK_BYTES);
+    ssd_destroy(s->ssd);
+    rt_mutex_fini(&s->lock);
+    free(s->name);
+    free(s);
+}
+
+static int
+sim_open(struct sim_drive *s, bool owns, struct dev **out)
+{
+    struct sim_handle *h = calloc(1, sizeof(*h));
+    struct dev_caps caps = {
+        .bytes = s->bytes,
+        .block_bytes = DEV_BLOCK_BYTES,
+        .unit_bytes = s->unit_bytes,
+        .volatile_cache = s->versions != NULL,
+    };
+    bool busy;
+    int rc;
+
+    if (h == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "%s: handle", s->name);
+    h->drive = s;
+    rt_lock(&s->lock);
+    busy = s->open != NULL;
+    h->generation = s->generation;
+    if (!busy)
+        s->open = h;
+    rt_unlock(&s->lock);
+    if (busy) {
+        errno = 0;
+        rc = CH_FAIL(COHORT_EBUSY, "%s", s->name);
+        goto out;
+    }
+    rc = dev_create(&SIM_OPS, h, &caps, s->name, out);
+    if (rc != 0) {
+        rt_lock(&s->lock);
+        s->open = NULL;
+        rt_unlock(&s->lock);
+        goto out;
+    }
+    h->owns = owns;
+    h = NULL;
+out:
+    free(h);
+    return rc;
+}
+
+int
+dev_sim_open(struct sim_drive *s, struct dev **out)
+{
+    return sim_open(s, false, out);
+}
+
+int
+dev_sim_open_uri(const char *cfg, unsigned flags, struct dev **out)
+{
+    struct sim_drive *s = NULL;
+    int rc = drive_create(cfg, flags, &s);
+
+    if (rc != 0)
+        return rc;
+    rc = sim_open(s, true, out);
+    if (rc != 0)
+        sim_drive_destroy(s);
+    else if ((flags & DEV_READONLY) != 0)
+        dev_set_readonly(*out);
+    return rc;
+}
+
+/* ---- power cut ---- */
+
+enum outcome {
+    KEEP,
+    ROLL_BACK,
+    TEAR,
+    GARBLE,
+    OUTCOMES
+};
+
+/* Cuts differ in kind, or long runs of kept, or of lost, blocks would hardly ever be seen. */
+static enum outcome
+draw_outcome(struct ch_prng *rng, uint64_t mood)
+{
+    static const uint8_t PERCENT[][OUTCOMES] = {
+        {25, 25, 25, 25}, {50, 50, 0, 0}, {94, 2, 2, 2}, {2, 94, 2, 2}};
+    uint64_t draw = ch_prng_below(rng, 100), sum = 0;
+
+    for (int o = KEEP; o < GARBLE; o++) {
+        sum += PERCENT[mood][o];
+        if (draw < sum)
+            return (enum outcome)o;
+    }
+    return GARBLE;
+}
+
+/* Any of the versions saved of the block whose newest one is `slot`. */
+static const uint8_t *
+draw_version(const struct sim_drive *s, struct ch_prng *rng, uint32_t slot)
+{
+    uint64_t n = 1, pick;
+
+    for (uint32_t v = slot; s->versions[v].older != 0; v = s->versions[v].older - 1)
+        n++;
+    for (pick = ch_prng_below(rng, n); pick > 0; pick--)
+        slot = s->versions[slot].older - 1;
+    return saved_block(s, slot);
+}
+
+/* What the cut leaves of one block. */
+static void
+crash_block(struct sim_drive *s, struct ch_prng *rng, uint64_t mood, uint32_t slot)
+{
+    uint64_t off = (uint64_t)s->versions[slot].block * DEV_BLOCK_BYTES;
+    enum outcome o = draw_outcome(rng, mood);
+    uint8_t block[DEV_BLOCK_BYTES];
+    const uint8_t *old = draw_version(s, rng, slot);
+    uint64_t mask = 1 + ch_prng_below(rng, (1 << BLOCK_SECTORS) - 1); /* sectors that are hit */
+    int e;
+
+    if (o == KEEP)
+        return;
+    e = contents_read(s, off, block, sizeof(block));
+    CH_ASSERT(e == 0); /* else the test would go on with a drive that did not crash as drawn */
+    for (int i = 0; i < BLOCK_SECTORS; i++) {
+        uint8_t *sector = block + i * SECTOR_BYTES;
+
+        if (o == ROLL_BACK || (o == TEAR && (mask >> i & 1) != 0))
+            memcpy(sector, old + i * SECTOR_BYTES, SECTOR_BYTES);
+        else if (o == GARBLE && (mask >> i & 1) != 0)
+            ch_prng_fill(rng, sector, SECTOR_BYTES);
+    }
+    e = contents_write(s, off, block, sizeof(block));
+    CH_ASSERT(e == 0);
+}
+
+void
+sim_drive_crash(struct sim_drive *s, uint64_t seed)
+{
+    struct ch_prng rng;
+    uint64_t mood;
+
+    ch_prng_init(&rng, seed ^ s->seed * UINT64_C(0x9e3779b97f4a7c15));
+    mood = ch_prng_below(&rng, 4);
+    rt_lock(&s->lock);
+    s->generation++; /* V4 */
+    s->open = NULL;
+    for (uint32_t i = 0; i < s->version_count; i++) {
+        uint32_t slot = (s->version_first + i) % s->version_slots;
+
+        if (s->versions[slot].newer == 0) /* once a block */
+            crash_block(s, &rng, mood, slot);
+    }
+    if (s->versions != NULL)
+        version_drop_all(s);
+    rt_unlock(&s->lock);
+}
+
+/* ---- for tests ---- */
+
+void
+sim_drive_counts(struct sim_drive *s, struct ssd_counts *out)
+{
+    rt_lock(&s->lock);
+    ssd_counts(s->ssd, out);
+    out->host_pages -= s->base.host_pages;
+    out->gc_pages -= s->base.gc_pages;
+    out->host_bytes -= s->base.host_bytes;
+    out->media_bytes -= s->base.media_bytes;
+    rt_unlock(&s->lock);
+}
+
+void
+sim_drive_peek(struct sim_drive *s, uint64_t off, void *buf, size_t len)
+{
+    int e;
+
+    CH_ASSERT(off <= s->bytes && len <= s->bytes - off);
+    rt_lock(&s->lock);
+    e = contents_read(s, off, buf, len);
+    rt_unlock(&s->lock);
+    CH_ASSERT(e == 0);
+}
+
+void
+sim_drive_poke(struct sim_drive *s, uint64_t off, const void *buf, size_t len)
+{
+    int e;
+
+    CH_ASSERT(off <= s->bytes && len <= s->bytes - off);
+    rt_lock(&s->lock);
+    e = contents_write(s, off, buf, len);
+    rt_unlock(&s->lock);
+    CH_ASSERT(e == 0);
+}

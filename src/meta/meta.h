@@ -37,6 +37,7 @@ struct meta_root { /* in memory; FORMAT.md gives the bytes */
     uint64_t page_high;     /* page-id high-water mark */
     bool clean;             /* closed cleanly; informative */
     uint64_t unit_bytes;    /* erase unit as known or probed, 0 = unknown */
+    uint64_t digest[META_ARRAYS]; /* meta_array_digest() of each array at `checkpoint`; 0 = not told, not checked */
     uint32_t extent_count;
     struct meta_extent extents[META_EXTENTS_MAX]; /* per array in order of page number */
 };
@@ -44,10 +45,12 @@ struct meta_root { /* in memory; FORMAT.md gives the bytes */
 /* EMAGIC: neither slot was ever a root; EROOT: damaged; EVERSION: newer; EIO; EMISMATCH: device smaller than the
  * root says (truncated file). */
 CH_NODISCARD int meta_load(struct dev *d, struct meta_root *out);
-/* sequence + 1, written to the other slot, flushed. */
+/* Flushes what was written before, then sequence + 1 to the other slot, flushed. Sequence 0, the first store of a new
+ * database, wipes both slots first. On error root->sequence is unchanged, and which of both roots is in force is not
+ * known: nothing that either names may be overwritten any more in this session (log, array slots). */
 CH_NODISCARD int meta_store(struct dev *d, struct meta_root *root);
-/* True when the device holds a root record (valid or damaged) or, `*what` naming it, something else that is not
- * all zeroes in its first 64 KiB. For creation. */
+/* For creation. *is_root: a slot has a root's magic, be it valid or damaged; *is_blank: the first 64 KiB, as far as
+ * they exist, are all zeroes. EIO, ENOMEM. */
 CH_NODISCARD int meta_probe(struct dev *d, bool *is_root, bool *is_blank);
 /* Encodes / decodes the 4 KiB of a root slot; pure, for tests and fuzzing. */
 void meta_root_encode(const struct meta_root *r, uint8_t *block);
@@ -62,16 +65,21 @@ CH_NODISCARD int meta_array_create(struct dev *d, enum meta_array_id id, const s
 void meta_array_destroy(struct meta_array *a);
 size_t meta_array_memory(const struct meta_array *a);
 /* Reads every page 0 .. pages-1 and hands payloads to visit() in order; picks slots as above. A page of which neither
- * slot is valid: EMAP naming it. Finds the highest checkpoint number ever used (valid or not accepted). */
+ * slot is valid: EMAP naming it; EMAP too when what it picked is not what the root's digest says. Finds the highest
+ * checkpoint number ever used (valid or not accepted), and wipes slots of checkpoints that no root stands for. visit()
+ * returns 0 or an error, which ends the load. After an error the array can only be destroyed. */
 CH_NODISCARD int meta_array_load(struct meta_array *a, uint64_t pages, uint64_t checkpoint,
                                  int (*visit)(void *arg, uint64_t k, const uint8_t *payload), void *arg);
 uint64_t meta_array_highest(const struct meta_array *a);
 uint64_t meta_array_capacity(const struct meta_array *a); /* pages that its extents hold */
-/* Adds an extent (a META zone). */
+/* Adds an extent (a META zone) to array and root. EFULL: META_EXTENTS_MAX; ENOMEM. */
 CH_NODISCARD int meta_array_extend(struct meta_array *a, zone_id zone, struct meta_root *root);
-/* Writes payloads of pages ks[0..n) (n <= 64) as checkpoint `number` to their non-current slots; not flushed. */
+/* Writes payloads of pages ks[0..n) (n <= 64) as checkpoint `number` to their non-current slots; not flushed.
+ * Numbers are above meta_array_highest() of both arrays at load and never used for two roots. */
 CH_NODISCARD int meta_array_write(struct meta_array *a, uint64_t number, const uint64_t *ks, unsigned n,
                                   const uint8_t *payloads);
+/* The array's digest once `number` is committed: into root->digest[] before meta_store(). */
+uint64_t meta_array_digest(const struct meta_array *a, uint64_t number);
 /* After the root that names `number` is durable: what was written with it becomes current. */
 void meta_array_commit(struct meta_array *a, uint64_t number);
 

@@ -375,7 +375,7 @@ slot_finish(uint8_t *slot, const struct bin *b)
     uint8_t *foot = slot + CH_SLOT_BYTES - DIR_FOOT;
 
     if (used == CH_SLOT_BYTES)
-        return; /* raw */
+        return;               /* raw */
     CH_ASSERT(used <= start); /* K1 */
     memset(slot + used, 0, start - used);
     foot[0] = (uint8_t)b->count;

@@ -38,7 +38,12 @@
 
 #define NONE UINT32_MAX
 
-enum sb_state { SB_FREE, SB_OPEN, SB_CLOSED, SB_VICTIM };
+enum sb_state {
+    SB_FREE,
+    SB_OPEN,
+    SB_CLOSED,
+    SB_VICTIM
+};
 
 struct superblock {
     uint32_t valid;      /* pages that are mapped */
@@ -312,8 +317,8 @@ config_resolve(struct ssd_config *cfg, uint32_t *superblocks)
     if (cfg->spare_permille > 100000)
         return CH_FAIL(COHORT_EOPTION, "ssd: spare of %u permille; at most 100000",
                        cfg->spare_permille);
-    data = ch_div_up(
-        cfg->logical_pages + ch_div_up(cfg->logical_pages * cfg->spare_permille, 1000), unit);
+    data = ch_div_up(cfg->logical_pages + ch_div_up(cfg->logical_pages * cfg->spare_permille, 1000),
+                     unit);
     if (data * unit == cfg->logical_pages) /* F5 needs one page more than the host can map */
         data++;
     total = data + cfg->gc_low + cfg->open_superblocks + (cfg->shared_gc ? 0 : 1);

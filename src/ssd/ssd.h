@@ -13,25 +13,25 @@
 #include "base/base.h"
 
 struct ssd_config {
-    uint64_t logical_pages;     /* capacity in 4 KiB pages; > 0 */
-    uint32_t superblock_pages;  /* pages per superblock (erase unit); >= 2 */
-    uint32_t spare_permille;    /* over-provisioning: physical = logical * (1 + spare/1000), rounded
-                                   up to superblocks, plus the reserve ssd_create() adds and reports */
-    uint32_t open_superblocks;  /* host streams multiplexed by stripes; >= 1 */
-    uint32_t stripe_pages;      /* pages to one open superblock before the next; >= 1 */
-    uint32_t gc_low;            /* free superblocks at which GC starts; 0 = 2 */
-    bool shared_gc;             /* GC shares the host's write point */
-    uint32_t floor_permille;    /* media bytes beyond programs, per host byte (parity, metadata) */
+    uint64_t logical_pages;    /* capacity in 4 KiB pages; > 0 */
+    uint32_t superblock_pages; /* pages per superblock (erase unit); >= 2 */
+    uint32_t spare_permille;   /* over-provisioning: physical = logical * (1 + spare/1000), rounded
+                                  up to superblocks, plus the reserve that ssd_create() adds */
+    uint32_t open_superblocks; /* host streams multiplexed by stripes; >= 1 */
+    uint32_t stripe_pages;     /* pages to one open superblock before the next; >= 1 */
+    uint32_t gc_low;           /* free superblocks at which GC starts; 0 = 2 */
+    bool shared_gc;            /* GC shares the host's write point */
+    uint32_t floor_permille;   /* media bytes beyond programs, per host byte (parity, metadata) */
 };
 
-struct ssd_counts { /* in pages of 4 KiB, since creation; monotone */
-    uint64_t host_pages;   /* written by the host */
-    uint64_t gc_pages;     /* moved by device GC */
-    uint64_t media_bytes;  /* programmed, floor included */
+struct ssd_counts {       /* in pages of 4 KiB, since creation; monotone */
+    uint64_t host_pages;  /* written by the host */
+    uint64_t gc_pages;    /* moved by device GC */
+    uint64_t media_bytes; /* programmed, floor included */
     uint64_t host_bytes;
     uint64_t trimmed_pages;
     uint64_t erases;
-    uint64_t mapped_pages; /* valid now */
+    uint64_t mapped_pages;                                  /* valid now */
     uint64_t physical_pages, free_superblocks, superblocks; /* geometry now */
 };
 

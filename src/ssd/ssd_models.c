@@ -1,10 +1,10 @@
 /* ssd_models.c - named drives for "sim:" URIs.
  *
- * Spare space and floor are what was measured or fitted on the real drive; a real superblock of 1 to
- * 16 GB would leave a simulated drive of a few GB with a handful of them, so superblocks are scaled
- * down: what decides write amplification is the spare share and that there are many (>= 64), not
- * their size. superblock= in the URI overrides. SSD-iq: Haas et al., "SSD-iq: Uncovering the Hidden
- * Side of SSD Performance" (PVLDB 18, 2025) and its published measurements.
+ * Spare space and floor are what was measured or fitted on the real drive; a real superblock of 1
+ * to 16 GB would leave a simulated drive of a few GB with a handful of them, so superblocks are
+ * scaled down: what decides write amplification is the spare share and that there are many (>=
+ * 64), not their size. superblock= in the URI overrides. SSD-iq: Haas et al., "SSD-iq: Uncovering
+ * the Hidden Side of SSD Performance" (PVLDB 18, 2025) and its published measurements.
  */
 #include <errno.h>
 
@@ -33,8 +33,8 @@ static const struct {
       .open_superblocks = 1,
       .stripe_pages = STRIPE_PAGES,
       .floor_permille = 45}},
-    /* Solidigm D7-P5520 1.92 TB: uniform 3.53 to 3.59 => about 2100 GiB behind 1788; sequential 1.04
-     * to 1.11, the lower end taken. */
+    /* Solidigm D7-P5520 1.92 TB: uniform 3.53 to 3.59 => about 2100 GiB behind 1788; sequential
+     * 1.04 to 1.11, the lower end taken. */
     {"p5520",
      {.spare_permille = 174,
       .superblock_pages = 8 * MIB_PAGES,
@@ -48,15 +48,16 @@ static const struct {
       .superblock_pages = 8 * MIB_PAGES,
       .open_superblocks = 1,
       .stripe_pages = STRIPE_PAGES}},
-    /* FEMU's black-box drive as shipped: lines of 64 MiB, 25 % spare, eight channels in one line. */
+    /* FEMU's black-box drive as shipped: lines of 64 MiB, 25 % spare, eight channels in one
+     * line. */
     {"femu",
      {.spare_permille = 250,
       .superblock_pages = 64 * MIB_PAGES,
       .open_superblocks = 1,
       .stripe_pages = STRIPE_PAGES}},
-    /* A cheap drive, assumed, not measured: nominal spare space, host data striped over several open
-     * superblocks so that what was written together is not erased together, and GC that mixes what
-     * it moves with what the host writes. */
+    /* A cheap drive, assumed, not measured: nominal spare space, host data striped over several
+     * open superblocks so that what was written together is not erased together, and GC that mixes
+     * what it moves with what the host writes. */
     {"consumer",
      {.spare_permille = 70,
       .superblock_pages = 4 * MIB_PAGES,

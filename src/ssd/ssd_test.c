@@ -7,7 +7,9 @@
 #include "ssd/ssd.h"
 #include "zt.h"
 
-enum { UNIT = 128 };
+enum {
+    UNIT = 128
+};
 
 static struct ssd *
 make(struct zt *t, const struct ssd_config *cfg)
@@ -73,8 +75,8 @@ write_uniform(struct zt *t, struct ssd *s, uint64_t logical, uint64_t count)
         ssd_write(s, zt_below(t, logical), 1);
 }
 
-/* Steady-state WAF of uniform overwrites of a full drive, and the u that the closed forms take: what
- * the drive has minus its own free and open superblocks. */
+/* Steady-state WAF of uniform overwrites of a full drive, and the u that the closed forms take:
+ * what the drive has minus its own free and open superblocks. */
 static double
 measure_uniform(struct zt *t, double fill, uint32_t unit, uint32_t units, double *u)
 {
@@ -222,9 +224,9 @@ write_zones(struct zt *t, struct ssd *s, uint64_t zones, uint64_t zone, uint64_t
 }
 
 /* Goal: what the paper calls multiplexing: zones as large as the superblock, reset whole, cost
- * nothing when each one fills a superblock of its own; they do cost when the drive stripes over several
- * superblocks or the host interleaves several zones, since then every superblock holds parts of
- * zones that die apart. */
+ * nothing when each one fills a superblock of its own; they do cost when the drive stripes over
+ * several superblocks or the host interleaves several zones, since then every superblock holds
+ * parts of zones that die apart. */
 static void
 test_multiplexing_costs(struct zt *t)
 {
@@ -244,8 +246,8 @@ test_multiplexing_costs(struct zt *t)
     cfg.open_superblocks = 8;
     s = make(t, &cfg);
     striped = write_zones(t, s, 256, UNIT, 8, 1, 20);
-    printf("  zones: aligned %.3f, 8 interleaved %.3f, striped over 8 %.3f\n", aligned,
-           interleaved, striped);
+    printf("  zones: aligned %.3f, 8 interleaved %.3f, striped over 8 %.3f\n", aligned, interleaved,
+           striped);
     ZT_CHECK(t, aligned < 1.0001);
     ZT_CHECK(t, interleaved > 1.2);
     ZT_CHECK(t, striped > 1.2);
@@ -308,7 +310,8 @@ random_config(struct zt *t)
 }
 
 /* Goal: the mapped set is what the host says, whatever the geometry, down to no spare space at all;
- * counters add up; the drive never runs out. Method: random writes and discards against a bitmap. */
+ * counters add up; the drive never runs out. Method: random writes and discards against a
+ * bitmap. */
 static void
 test_random_against_model(struct zt *t)
 {
@@ -387,10 +390,8 @@ test_gc_is_lazy(struct zt *t)
 static void
 test_config_limits(struct zt *t)
 {
-    const struct ssd_config good = {.logical_pages = 1,
-                                    .superblock_pages = 2,
-                                    .open_superblocks = 1,
-                                    .stripe_pages = 1};
+    const struct ssd_config good = {
+        .logical_pages = 1, .superblock_pages = 2, .open_superblocks = 1, .stripe_pages = 1};
     struct ssd_config bad[6];
     struct ssd *s = NULL;
 

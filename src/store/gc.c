@@ -32,9 +32,9 @@
 #include "page/page.h"
 
 enum {
-    GC_RESETS_MAX = 8,   /* zones reset by one step */
-    GC_LOW_MARGIN = 2,   /* free zones above the reserve at which collecting begins */
-    GC_BARREN_MAX = 4,   /* fruitless victims before giving up */
+    GC_RESETS_MAX = 8, /* zones reset by one step */
+    GC_BARREN_MAX = 4, /* fruitless victims before giving up */
+    GC_GAIN_DIV = 64,  /* a victim must promise, and give, this part of its slots */
     GC_CENSUS_STEPS = 64,
 };
 
@@ -49,7 +49,7 @@ changes(const struct store *s)
 static bool
 free_low(const struct store *s)
 {
-    if (zone_free_count(s->zones) > s->reserve + GC_LOW_MARGIN)
+    if (zone_free_count(s->zones) > s->gc_low)
         return false;
     /* A file that may still grow has no free zones by nature. */
     return !s->cfg.growable || zone_count(s->zones) >= s->zones_cap;
@@ -84,7 +84,7 @@ keeps_blocks(const struct store *s, zone_id z)
         return false;
     for (zone_id i = 0; i < z && below < s->reserve; i++) {
         zone_info(s->zones, i, &info);
-        below += info.state == ZONE_FREE && s->backed[i];
+        below += info.state == ZONE_FREE && (s->flags[i] & STORE_ZONE_BACKED) != 0;
     }
     return below < s->reserve;
 }
@@ -96,7 +96,7 @@ reset_zone(struct store *s, zone_id z)
 
     if (s->cfg.discard && !keeps_blocks(s, z)) {
         rc = dev_reset(s->cfg.dev, s->cfg.zones_base + z * s->cfg.zone_bytes, s->cfg.zone_bytes);
-        s->backed[z] = false;
+        s->flags[z] &= (uint8_t)~STORE_ZONE_BACKED;
     }
     if (rc != 0) {
         ch_log(COHORT_LOG_ERROR, "zone %u: reset failed; retired", z);
@@ -159,6 +159,15 @@ nothing_to_gain(struct store *s, bool urgent, bool *did)
     go_idle(s);
     if (!urgent || *did)
         return 0;
+    if (zone_dead_count(s->zones) > 0) {
+        rt_yield(); /* only a reader's pin keeps it: to wait a moment is to do something */
+        *did = true;
+        return 0;
+    }
+    if (s->refused > 0 && oop_room(s, ZONE_STREAM_USER) >= s->refused) {
+        *did = true; /* another thread's step has made the room */
+        return 0;
+    }
     rc = oop_grow(s, true); /* EFULL where the device cannot */
     if (rc == 0)
         *did = true;
@@ -170,7 +179,7 @@ static int
 choose_victim(struct store *s)
 {
     struct zone_info info;
-    uint64_t gain = ch_max_u64(s->zone_slots / 32, 1) * CH_SLOT_BYTES;
+    uint64_t gain = ch_max_u64(s->zone_slots / GC_GAIN_DIV, 1) * CH_SLOT_BYTES;
     zone_id z;
     int rc;
 
@@ -178,7 +187,7 @@ choose_victim(struct store *s)
         return 0;
     if (s->gc.barren >= GC_BARREN_MAX)
         s->gc.barren = 0;
-    rc = zone_victim(s->zones, s->cfg.zone_bytes - gain, &z);
+    rc = zone_victim(s->zones, s->cfg.zone_bytes - gain + 1, &z);
     if (rc != 0)
         return rc == COHORT_NOTFOUND ? 0 : rc;
     zone_info(s->zones, z, &info);
@@ -193,7 +202,14 @@ choose_victim(struct store *s)
     return 0;
 }
 
-/* All slots were looked at. What is still live could not be moved (G4). */
+static void
+give_up_victim(struct store *s)
+{
+    s->gc.victim = CH_ZONE_NONE;
+    atomic_store_explicit(&s->gc_active, 0, memory_order_relaxed);
+}
+
+/* All slots were looked at, or nothing was live any more. What still is could not be moved (G4). */
 static int
 finish_victim(struct store *s)
 {
@@ -201,20 +217,21 @@ finish_victim(struct store *s)
     struct zone_info info;
 
     zone_info(s->zones, z, &info);
-    s->gc.victim = CH_ZONE_NONE;
-    atomic_store_explicit(&s->gc_active, 0, memory_order_relaxed);
-    if (s->gc.written + ch_max_u64(s->zone_slots / 64, 1) > s->zone_slots) {
+    give_up_victim(s);
+    if (s->gc.written + ch_max_u64(s->zone_slots / GC_GAIN_DIV, 1) > s->zone_slots) {
         s->gc.barren++;
         s->gc.barren_changes = changes(s);
     } else {
         s->gc.barren = 0;
     }
-    if (info.live_bytes == 0)
+    if (info.state != ZONE_COLLECT || info.live_bytes == 0)
         return 0;
     ch_log(COHORT_LOG_ERROR,
-           "zone %u: %" PRIu64 " live bytes could not be moved, %u images are damaged; left in place", z,
-           info.live_bytes, s->gc.damaged);
-    return CH_FAIL(COHORT_EIMAGE, "zone %u: %" PRIu64 " live bytes are damaged", z, info.live_bytes);
+           "zone %u: %" PRIu64
+           " live bytes could not be moved, %u images are damaged; left in place",
+           z, info.live_bytes, s->gc.damaged);
+    return CH_FAIL(COHORT_EIMAGE, "zone %u: %" PRIu64 " live bytes are damaged", z,
+                   info.live_bytes);
 }
 
 /* ---- collecting a chunk ---- */
@@ -437,6 +454,7 @@ int
 gc_move_step(struct store *s, bool urgent, struct wal_ticket *t, bool *did)
 {
     struct store_gc *g = &s->gc;
+    struct zone_info info;
     uint32_t stop;
     uint32_t sources;
     unsigned n;
@@ -449,10 +467,16 @@ gc_move_step(struct store *s, bool urgent, struct wal_ticket *t, bool *did)
         return rc;
     if (g->victim == CH_ZONE_NONE)
         return nothing_to_gain(s, urgent, did);
+    /* Once its last page has left, the zone is dead, or reset and written anew already: not ours any more. */
+    zone_info(s->zones, g->victim, &info);
+    if (info.state != ZONE_COLLECT)
+        g->next = g->end;
     if (g->next < g->end) {
         rc = fill_buffer(s);
-        if (rc != 0)
+        if (rc != 0) {
+            give_up_victim(s); /* G4: nothing of it is lost, nothing of it is moved */
             return rc;
+        }
         n = collect_chunk(s, &stop, &sources);
         if (n > 0)
             rc = move_chunk(s, n, sources, t);

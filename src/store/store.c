@@ -1,4 +1,4 @@
-/* store.c - what both ways to write share: reading, publication, page ids, MAP records, recovery.
+/* store.c - what both ways to write share: reading, publication, page ids, MAP records.
  *
  *      map  (page id -> place, memory)           zone table (live bytes, states, pins; memory)
  *        \        MAP records in the log        /
@@ -35,8 +35,8 @@
 
 /* ---- reading ---- */
 
-static zone_id
-place_zone(const struct store *s, place_t p)
+zone_id
+store_zone_of(const struct store *s, place_t p)
 {
     uint64_t first = s->cfg.zones_base / CH_SLOT_BYTES;
     uint64_t slot = place_slot(p);
@@ -49,10 +49,10 @@ place_zone(const struct store *s, place_t p)
 int
 store_place_check(const struct store *s, page_id pid, place_t p)
 {
-    if (place_zone(s, p) == CH_ZONE_NONE || place_bytes(p) == 0 ||
+    if (store_zone_of(s, p) == CH_ZONE_NONE || place_bytes(p) == 0 ||
         place_offset(p) + place_bytes(p) > CH_SLOT_BYTES || (p & 0x7f) != 0)
-        return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": place %#" PRIx64 " lies in no data zone", pid,
-                       p);
+        return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": place %#" PRIx64 " lies in no data zone",
+                       pid, p);
     return 0;
 }
 
@@ -68,7 +68,7 @@ read_pin(struct store *s, page_id pid, place_t *place, zone_id *zone)
 
         if (p == PLACE_NONE)
             return CH_FAIL(COHORT_NOTFOUND, "page %" PRIu64 " has no image", pid);
-        z = place_zone(s, p);
+        z = store_zone_of(s, p);
         if (z == CH_ZONE_NONE)
             return store_place_check(s, pid, p);
         if (s->cfg.kind == STORE_INPLACE)
@@ -213,7 +213,7 @@ store_map_append(struct store *s, struct wal_ticket *t, const page_id *pids, con
     CH_ASSERT(n > 0 && n <= CH_BATCH_MAX);
     record[0] = STORE_RECORD_VERSION;
     record[1] = 0;
-    ch_put16(record + 2, n);
+    ch_put16(record + 2, (uint16_t)n);
     for (unsigned i = 0; i < n; i++) {
         uint8_t *e = record + STORE_RECORD_HEADER + i * STORE_RECORD_ENTRY;
 
@@ -241,9 +241,9 @@ move_live(struct store *s, place_t from, place_t to, lsn_t lsn)
     if (s->cfg.kind == STORE_INPLACE)
         return;
     if (to != PLACE_NONE)
-        zone_live_add(s->zones, place_zone(s, to), place_bytes(to));
+        zone_live_add(s->zones, store_zone_of(s, to), place_bytes(to));
     if (from != PLACE_NONE)
-        zone_live_sub(s->zones, place_zone(s, from), place_bytes(from), lsn);
+        zone_live_sub(s->zones, store_zone_of(s, from), place_bytes(from), lsn);
 }
 
 /* Under the shard locks of all n pages: the record, then the map (S8). */
@@ -402,7 +402,8 @@ store_census(struct store *s)
 
     for (zone_id z = 0; z < zone_count(s->zones); z++) {
         zone_info(s->zones, z, &info);
-        out += info.state == ZONE_META || info.state == ZONE_RETIRED;
+        out += info.state == ZONE_META || info.state == ZONE_RETIRED ||
+               (s->flags[z] & STORE_ZONE_BAD) != 0;
     }
     atomic_store_explicit(&s->zones_out, out, memory_order_relaxed);
 }
@@ -445,155 +446,6 @@ store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
     return s->ops->has_room(s, dirty_new, new_pages);
 }
 
-/* ---- recovery ---- */
-
-int
-store_replay(struct store *s, const uint8_t *data, uint32_t bytes)
-{
-    unsigned n;
-
-    if (bytes < STORE_RECORD_HEADER || data[0] != STORE_RECORD_VERSION || data[1] != 0)
-        return CH_FAIL(COHORT_ELOG, "MAP record of %u bytes: unknown version or flags", bytes);
-    n = ch_get16(data + 2);
-    if (n == 0 || n > CH_BATCH_MAX || bytes != STORE_RECORD_HEADER + n * STORE_RECORD_ENTRY)
-        return CH_FAIL(COHORT_ELOG, "MAP record of %u bytes: %u entries", bytes, n);
-    for (unsigned i = 0; i < n; i++) {
-        const uint8_t *e = data + STORE_RECORD_HEADER + i * STORE_RECORD_ENTRY;
-        page_id pid = ch_get48(e);
-        place_t p = ch_get64(e + 6);
-        uint64_t shard = UINT64_C(1) << map_shard(pid);
-        int rc;
-
-        if (pid >= map_pages_max(s->map) || s->ops->pid_check(s, pid) != 0 ||
-            (p != PLACE_NONE && store_place_check(s, pid, p) != 0))
-            return CH_FAIL(COHORT_ELOG, "MAP record: page %" PRIu64 " at place %#" PRIx64, pid, p);
-        rc = store_pid_note(s, pid);
-        if (rc != 0)
-            return rc;
-        map_lock(s->map, shard);
-        (void)map_set(s->map, pid, p);
-        map_unlock(s->map, shard);
-    }
-    return 0;
-}
-
-/* Live bytes of each zone, from the map; adds zones that the file grew by after the checkpoint. */
-static int
-reconcile_count(struct store *s, uint64_t *live)
-{
-    uint64_t high = map_pid_high(s->map);
-
-    for (page_id pid = 0; pid < high; pid++) {
-        place_t p = map_get(s->map, pid);
-        zone_id z;
-        int rc;
-
-        if (p == PLACE_NONE)
-            continue;
-        rc = store_place_check(s, pid, p);
-        if (rc != 0)
-            return rc;
-        z = place_zone(s, p);
-        if (z >= zone_count(s->zones)) {
-            if (!s->cfg.growable)
-                return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": zone %u of %u", pid, z,
-                               zone_count(s->zones));
-            rc = zone_grow(s->zones, z + 1 - zone_count(s->zones));
-            if (rc != 0)
-                return rc;
-        }
-        live[z] += place_bytes(p);
-        if (live[z] > s->cfg.zone_bytes)
-            return CH_FAIL(COHORT_EMAP, "zone %u: %" PRIu64 " live bytes", z, live[z]);
-    }
-    return 0;
-}
-
-static int
-reconcile_zone(struct store *s, zone_id z, uint64_t live, bool *reset)
-{
-    struct zone_info info;
-
-    zone_info(s->zones, z, &info);
-    *reset = false;
-    if (info.state == ZONE_META || info.state == ZONE_RETIRED) {
-        if (live != 0 && info.state == ZONE_META)
-            return CH_FAIL(COHORT_EMAP, "zone %u: pages in a zone of map extents", z);
-        if (live == 0)
-            return 0;
-    }
-    /* Where the zone was open, images that nobody published may stand behind the known cursor. */
-    *reset = live == 0;
-    info.state = live == 0 ? ZONE_FREE : ZONE_SEALED;
-    info.cursor = live == 0 ? 0 : s->zone_slots;
-    info.generation += live == 0;
-    info.inflight = info.pins = 0;
-    info.live_bytes = 0;
-    info.empty_lsn = 0;
-    zone_restore(s->zones, z, &info);
-    if (live != 0)
-        zone_live_add(s->zones, z, live);
-    return 0;
-}
-
-static int
-reconcile_reset(struct store *s, zone_id first, uint32_t count)
-{
-    if (count == 0 || !s->cfg.discard)
-        return 0;
-    return dev_reset(s->cfg.dev, s->cfg.zones_base + first * s->cfg.zone_bytes,
-                     count * s->cfg.zone_bytes);
-}
-
-static int
-reconcile_zones(struct store *s, const uint64_t *live)
-{
-    uint32_t run = 0; /* empty zones right before z that are to be reset in one request */
-    zone_id z;
-    int rc = 0;
-
-    for (z = 0; rc == 0 && z < zone_count(s->zones); z++) {
-        bool reset;
-
-        rc = reconcile_zone(s, z, live[z], &reset);
-        if (rc == 0 && reset) {
-            run++;
-        } else if (rc == 0) {
-            rc = reconcile_reset(s, z - run, run);
-            run = 0;
-        }
-    }
-    if (rc == 0)
-        rc = reconcile_reset(s, z - run, run);
-    return rc;
-}
-
-int
-store_reconcile(struct store *s)
-{
-    uint64_t *live = NULL;
-    int rc;
-
-    /* What pass 1 read may still sit in the drive's cache: a zone that it emptied must not be written before that
-     * is durable (S1). */
-    rc = dev_flush(s->cfg.dev);
-    if (rc != 0 || s->cfg.kind == STORE_INPLACE)
-        goto out;
-    live = calloc(s->cfg.zones_max, sizeof(*live));
-    if (live == NULL) {
-        rc = CH_FAIL(COHORT_ENOMEM, "live bytes of %u zones", s->cfg.zones_max);
-        goto out;
-    }
-    rc = reconcile_count(s, live);
-    if (rc == 0)
-        rc = reconcile_zones(s, live);
-    if (rc == 0)
-        store_census(s);
-out:
-    free(live);
-    return rc;
-}
-
 int
 store_repair(struct store *s, unsigned *repaired)
 {
@@ -611,64 +463,6 @@ store_format(struct store *s)
     return rc;
 }
 
-/* ---- zone-table pages ---- */
-
-/* 0 1 state | 1 3 zero | 4 4 cursor | 8 8 live bytes | 16 8 empty LSN | 24 4 generation | 28 4 zero */
-enum { ZONE_ENTRY = 32, ZONE_ENTRIES = META_PAGE_PAYLOAD / ZONE_ENTRY };
-
-uint64_t
-store_zone_pages(const struct store *s)
-{
-    return ch_div_up(zone_count(s->zones), ZONE_ENTRIES);
-}
-
-void
-store_zone_page_copy(struct store *s, uint64_t k, uint8_t *payload)
-{
-    uint32_t count = zone_count(s->zones);
-    struct zone_info info;
-
-    memset(payload, 0, META_PAGE_PAYLOAD);
-    for (uint32_t i = 0; i < ZONE_ENTRIES && k * ZONE_ENTRIES + i < count; i++) {
-        uint8_t *e = payload + (size_t)i * ZONE_ENTRY;
-
-        zone_info(s->zones, (zone_id)(k * ZONE_ENTRIES + i), &info);
-        e[0] = (uint8_t)info.state;
-        ch_put32(e + 4, info.cursor);
-        ch_put64(e + 8, info.live_bytes);
-        ch_put64(e + 16, info.empty_lsn);
-        ch_put32(e + 24, info.generation);
-    }
-}
-
-int
-store_zone_page_load(struct store *s, uint64_t k, const uint8_t *payload)
-{
-    for (uint32_t i = 0; i < ZONE_ENTRIES; i++) {
-        const uint8_t *e = payload + (size_t)i * ZONE_ENTRY;
-        uint64_t z = k * ZONE_ENTRIES + i;
-        struct zone_info info = {0};
-
-        if (z >= zone_count(s->zones)) {
-            if (e[0] != ZONE_FREE)
-                return CH_FAIL(COHORT_EMAP, "zone table: zone %" PRIu64 " of %u", z,
-                               zone_count(s->zones));
-            continue;
-        }
-        if (e[0] > ZONE_RETIRED || ch_get32(e + 4) > s->zone_slots)
-            return CH_FAIL(COHORT_EMAP, "zone table: zone %" PRIu64 " in state %u", z, e[0]);
-        info.state = (enum zone_state)e[0];
-        /* What was going on with it ended with the process; its live bytes come from the map (store_reconcile()). */
-        if (info.state == ZONE_OPEN || info.state == ZONE_COLLECT || info.state == ZONE_DEAD)
-            info.state = ZONE_SEALED;
-        info.cursor = ch_get32(e + 4);
-        info.empty_lsn = ch_get64(e + 16);
-        info.generation = ch_get32(e + 24);
-        zone_restore(s->zones, (zone_id)z, &info);
-    }
-    return 0;
-}
-
 /* ---- create, destroy, counters ---- */
 
 static int
@@ -677,7 +471,7 @@ create_readers(struct store *s)
     if (s->cfg.codec != PACK_ZSTD)
         return 0;
     for (unsigned i = 0; i < STORE_READERS; i++) {
-        int rc = packer_create(s->cfg.codec, s->cfg.codec_level, 1, &s->readers[i]);
+        int rc = packer_create(PACK_NONE, 0, 0, &s->readers[i]);
 
         if (rc != 0)
             return rc;
@@ -691,13 +485,15 @@ create_buffers(struct store *s)
 {
     int rc;
 
+    s->flags = calloc(s->cfg.zones_max, sizeof(*s->flags));
+    if (s->flags == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "flags of %u zones", s->cfg.zones_max);
     if (s->cfg.kind == STORE_INPLACE) {
         s->ip.buf = ch_alloc_aligned((size_t)(1 + CH_BATCH_MAX) * CH_PAGE_BYTES);
         return s->ip.buf != NULL ? 0 : CH_FAIL(COHORT_ENOMEM, "double-write buffer");
     }
     s->gc.buf = ch_alloc_aligned((size_t)STORE_GC_SLOTS * CH_SLOT_BYTES);
-    s->backed = calloc(s->cfg.zones_max, sizeof(*s->backed));
-    if (s->gc.buf == NULL || s->backed == NULL)
+    if (s->gc.buf == NULL)
         return CH_FAIL(COHORT_ENOMEM, "buffers of garbage collection");
     rc = packer_create(s->cfg.codec, s->cfg.codec_level, s->cfg.batch_pages, &s->packer);
     if (rc == 0)
@@ -751,6 +547,8 @@ store_create(const struct store_config *cfg, struct store **out)
     s->ops = cfg->kind == STORE_INPLACE ? &store_inplace_ops : &store_oop_ops;
     s->zone_slots = (uint32_t)(cfg->zone_bytes / CH_SLOT_BYTES);
     s->reserve = choose_reserve(cfg);
+    /* So much that one batch finds its zones without waiting, however small they are. */
+    s->gc_low = s->reserve + 1 + (uint32_t)ch_div_up(cfg->batch_pages, s->zone_slots);
     s->zones_cap = cfg->zones_max;
     if (bytes > cfg->zones_base)
         s->zones_cap =
@@ -779,7 +577,7 @@ store_destroy(struct store *s)
     packer_destroy(s->gc_packer);
     ch_free_aligned(s->gc.buf);
     ch_free_aligned(s->ip.buf);
-    free(s->backed);
+    free(s->flags);
     zone_table_destroy(s->zones);
     map_destroy(s->map);
     rt_mutex_fini(&s->lock);
@@ -795,14 +593,14 @@ store_set_wal(struct store *s, struct wal *w)
 size_t
 store_memory(const struct store *s)
 {
-    size_t n = sizeof(*s) + map_memory(s->map) + zone_table_memory(s->zones);
+    size_t n = sizeof(*s) + map_memory(s->map) + zone_table_memory(s->zones) + s->cfg.zones_max;
 
     for (unsigned i = 0; i < STORE_READERS; i++)
         n += s->readers[i] != NULL ? packer_memory(s->readers[i]) : 0;
     if (s->cfg.kind == STORE_INPLACE)
         return n + (size_t)(1 + CH_BATCH_MAX) * CH_PAGE_BYTES;
     return n + packer_memory(s->packer) + packer_memory(s->gc_packer) +
-           (size_t)STORE_GC_SLOTS * CH_SLOT_BYTES + s->cfg.zones_max * sizeof(*s->backed);
+           (size_t)STORE_GC_SLOTS * CH_SLOT_BYTES;
 }
 
 struct map *

@@ -14,21 +14,23 @@ enum {
     STORE_RECORD_HEADER = 4, /* version, flags, count */
     STORE_RECORD_ENTRY = 14, /* page id 6, place 8 */
     STORE_RECORD_BYTES = STORE_RECORD_HEADER + STORE_RECORD_ENTRY * CH_BATCH_MAX,
-    STORE_READ_MANY = 64,      /* most pages of one store_read_many() */
-    STORE_READERS = 16,        /* decompression contexts; a 17th reader at once does without */
-    STORE_GC_SLOTS = 256,      /* GC read buffer: 1 MiB */
-    STORE_GC_READ_SLOTS = 64,  /* one GC read request: 256 KiB */
+    STORE_READ_MANY = 64,     /* most pages of one store_read_many() */
+    STORE_READERS = 16,       /* decompression contexts; a 17th reader at once does without */
+    STORE_GC_SLOTS = 256,     /* GC read buffer: 1 MiB */
+    STORE_GC_READ_SLOTS = 64, /* one GC read request: 256 KiB */
     STORE_OPEN_ZONES = ZONE_STREAMS,
+    STORE_ZONE_BACKED = 1, /* growable: the zone's blocks are allocated */
+    STORE_ZONE_BAD = 2,    /* a write to it failed: RETIRED once it is empty */
 };
 
-/* The two ways to write. Locks: write and gc_step are called with s->lock held and, for gc_step, a
- * log ticket for one full MAP record. */
+/* The two ways to write. Locks: write is called with s->lock held. */
 struct store_ops {
     int (*write)(struct store *s, struct store_page *pages, unsigned n, bool carry,
                  struct store_batch *out);
     int (*format)(struct store *s);
     int (*repair)(struct store *s, unsigned *repaired);
     int (*pid_check)(const struct store *s, page_id pid); /* EFULL: no home for this id */
+    bool (*place_ok)(const struct store *s, page_id pid, place_t p); /* may the page lie there? */
     bool (*has_room)(const struct store *s, uint64_t dirty_new, uint64_t new_pages);
 };
 
@@ -42,15 +44,15 @@ struct store_writing {
 
 /* Progress of the collection, one victim at a time; guarded by s->lock (gc.c). */
 struct store_gc {
-    zone_id victim;     /* CH_ZONE_NONE = none; state COLLECT */
-    uint32_t next, end; /* slots [next, end) of the victim are still to be moved */
+    zone_id victim;                /* CH_ZONE_NONE = none; state COLLECT */
+    uint32_t next, end;            /* slots [next, end) of the victim are still to be moved */
     uint32_t buf_first, buf_count; /* slots of the victim in buf */
-    uint8_t *buf;       /* STORE_GC_SLOTS slots */
-    uint32_t written;   /* slots written for this victim */
-    uint32_t damaged;   /* live images of this victim that failed their check */
-    unsigned barren;    /* victims in a row that gained next to nothing */
-    uint64_t barren_changes;     /* s->changes when the last of them ended */
-    place_t old[CH_BATCH_MAX];   /* where the images of this chunk stood */
+    uint8_t *buf;                  /* STORE_GC_SLOTS slots */
+    uint32_t written;              /* slots written for this victim */
+    uint32_t damaged;              /* live images of this victim that failed their check */
+    unsigned barren;               /* victims in a row that gained next to nothing */
+    uint64_t barren_changes;       /* s->changes when the last of them ended */
+    place_t old[CH_BATCH_MAX];     /* where the images of this chunk stood */
     place_t to[CH_BATCH_MAX];
     page_id pids[CH_BATCH_MAX];
     struct zone_span spans[CH_BATCH_MAX];
@@ -70,11 +72,15 @@ struct store {
     struct zone_table *zones;
     struct wal *wal;
     uint32_t zone_slots;
-    uint32_t reserve;   /* free zones kept for GC (S6) */
-    uint32_t zones_cap; /* zones_max within the device's bytes */
-    bool *backed;       /* growable: blocks of the zone are allocated; guarded by lock */
+    uint32_t reserve;                 /* free zones kept for GC (S6) */
+    uint32_t gc_low;                  /* free zones at which collecting begins */
+    uint32_t zones_cap;               /* zones_max within the device's bytes */
+    uint32_t open_room[ZONE_STREAMS]; /* slots left in the stream's open zone; guarded by lock */
+    uint32_t
+        refused; /* slots that the last user write found no room for; 0 = it did; guarded by lock */
+    uint8_t *flags; /* per zone, STORE_ZONE_*; guarded by lock */
 
-    struct rt_mutex lock; /* rank GC: store_write and gc steps, one at a time */
+    struct rt_mutex lock;     /* rank GC: store_write and gc steps, one at a time */
     struct packer *packer;    /* user writes; guarded by lock */
     struct packer *gc_packer; /* guarded by lock */
     struct store_writing w;
@@ -85,7 +91,7 @@ struct store {
     _Atomic uint32_t readers_free;         /* bit i: readers[i] is free; acquire with release */
 
     /* Hints for admission, renewed by store_census(); relaxed, partner: store_has_room, wanted. */
-    _Atomic uint32_t zones_out; /* META and RETIRED */
+    _Atomic uint32_t zones_out; /* META, RETIRED and bad ones */
     _Atomic uint32_t gc_active; /* a victim is being moved */
     /* Publications and frees so far; relaxed: only whether it moved counts (gc.c). */
     _Atomic uint64_t changes;
@@ -121,6 +127,8 @@ lsn_t store_map_append(struct store *s, struct wal_ticket *t, const page_id *pid
 uint64_t store_shards(const page_id *pids, unsigned n);
 /* Renews the admission hints: one pass over the zone table. */
 void store_census(struct store *s);
+/* Zone of a place, without a lock; CH_ZONE_NONE outside of the data area. */
+zone_id store_zone_of(const struct store *s, place_t p);
 /* EMAP unless `p` lies within a data zone and within its slot. */
 CH_NODISCARD int store_place_check(const struct store *s, page_id pid, place_t p);
 
@@ -133,6 +141,8 @@ CH_NODISCARD int store_place_check(const struct store *s, page_id pid, place_t p
 CH_NODISCARD int oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
                            const struct pack_plan *plan, unsigned n, struct zone_span *spans,
                            unsigned *span_count);
+/* Slots that a write of the stream would find now. */
+uint64_t oop_room(const struct store *s, enum zone_stream stream);
 /* Growable: adds a zone if `force` or the space target allows; EFULL otherwise. */
 CH_NODISCARD int oop_grow(struct store *s, bool force);
 /* Growable: the `reserve` lowest free zones, the next ones that GC would open, have blocks (R11). EFULL. */

@@ -30,8 +30,8 @@ uint64_t
 oop_zones_used(const struct store *s)
 {
     uint64_t count = zone_count(s->zones);
-    uint64_t idle = zone_free_count(s->zones) +
-                    atomic_load_explicit(&s->zones_out, memory_order_relaxed);
+    uint64_t idle =
+        zone_free_count(s->zones) + atomic_load_explicit(&s->zones_out, memory_order_relaxed);
 
     return count > idle ? count - idle : 0;
 }
@@ -60,7 +60,7 @@ oop_grow(struct store *s, bool force)
         return rc;
     rc = zone_grow(s->zones, 1);
     if (rc == 0)
-        s->backed[count] = true;
+        s->flags[count] |= STORE_ZONE_BACKED;
     return rc;
 }
 
@@ -79,12 +79,12 @@ oop_back_reserve(struct store *s)
         if (info.state != ZONE_FREE)
             continue;
         found++;
-        if (s->backed[z])
+        if ((s->flags[z] & STORE_ZONE_BACKED) != 0)
             continue;
         rc = dev_allocate(s->cfg.dev, s->cfg.zones_base + z * s->cfg.zone_bytes, s->cfg.zone_bytes);
         if (rc != 0)
             return rc;
-        s->backed[z] = true;
+        s->flags[z] |= STORE_ZONE_BACKED;
     }
     return 0;
 }
@@ -98,25 +98,43 @@ undo_spans(struct store *s, const struct zone_span *spans, unsigned n)
         zone_abandon(s->zones, &spans[i], false);
 }
 
-/* One span of at most `slots` slots, growing the file where that is due. */
+uint64_t
+oop_room(const struct store *s, enum zone_stream stream)
+{
+    uint32_t keep = stream == ZONE_STREAM_USER ? s->reserve : 0; /* Z4 */
+    uint32_t idle = zone_free_count(s->zones);
+
+    return s->open_room[stream] + (idle > keep ? (uint64_t)(idle - keep) * s->zone_slots : 0);
+}
+
+/* Room for the whole plan or EFULL, before anything is taken: spans given up again would be dead space, and a batch
+ * that is larger than the zones GC frees at a time would never get in. */
+static int
+ensure_room(struct store *s, enum zone_stream stream, uint32_t slots)
+{
+    int rc = 0;
+
+    /* GC may always grow: it gives more back than it takes. */
+    while (rc == 0 && oop_room(s, stream) < slots)
+        rc = oop_grow(s, stream == ZONE_STREAM_GC);
+    if (stream == ZONE_STREAM_USER)
+        s->refused = rc == 0 ? 0 : slots;
+    return rc;
+}
+
+/* One span of at most `slots` slots. */
 static int
 reserve_span(struct store *s, enum zone_stream stream, uint32_t slots, struct zone_span *span)
 {
     int rc = zone_reserve(s->zones, stream, slots, span);
 
-    if (rc == COHORT_EFULL && s->cfg.growable) {
-        /* GC may always grow: it gives more back than it takes. */
-        rc = oop_grow(s, stream == ZONE_STREAM_GC);
-        /* A user stream leaves the reserve alone, so a young file grows by more than one zone here. */
-        while (rc == 0 && zone_reserve(s->zones, stream, slots, span) != 0)
-            rc = oop_grow(s, stream == ZONE_STREAM_GC);
-    }
     if (rc != 0)
         return rc;
+    s->open_room[stream] = s->zone_slots - span->slot_first - span->slot_count;
     if (span->slot_first != 0)
         return 0;
     /* A zone was opened. */
-    s->backed[span->zone] = true;
+    s->flags[span->zone] |= STORE_ZONE_BACKED;
     if (stream != ZONE_STREAM_USER)
         return 0;
     rc = oop_back_reserve(s);
@@ -130,17 +148,19 @@ reserve_spans(struct store *s, enum zone_stream stream, uint32_t slots, struct z
               unsigned *span_count)
 {
     unsigned n = 0;
+    int rc = ensure_room(s, stream, slots);
 
+    if (rc != 0)
+        return rc;
     for (uint32_t done = 0; done < slots;) {
-        int rc = reserve_span(s, stream, slots - done, &spans[n]);
+        rc = reserve_span(s, stream, slots - done, &spans[n]);
 
         if (rc != 0) {
             undo_spans(s, spans, n);
             return rc;
         }
         for (uint32_t i = 0; i < spans[n].slot_count; i++)
-            s->w.slot_no[done + i] =
-                zone_slot(s->zones, spans[n].zone, spans[n].slot_first + i);
+            s->w.slot_no[done + i] = zone_slot(s->zones, spans[n].zone, spans[n].slot_first + i);
         done += spans[n++].slot_count;
     }
     *span_count = n;
@@ -185,16 +205,21 @@ fill_requests(struct store *s, enum ch_cause cause, const struct pack_plan *plan
 
 /* A zone that failed a write takes no more; one that the file system had no block for is fine. */
 static void
-abandon_failed(struct store *s, const struct zone_span *spans, unsigned n)
+abandon_failed(struct store *s, enum zone_stream stream, const struct zone_span *spans, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         bool bad = s->w.reqs[i].rc == COHORT_EIO;
 
-        if (bad)
+        if (bad) {
+            s->flags[spans[i].zone] |= STORE_ZONE_BAD;
+            if (i == n - 1)
+                s->open_room[stream] = 0; /* the last one is the open one: sealed now */
             ch_log(COHORT_LOG_ERROR, "zone %u: write of %u slots at slot %u failed; retired",
                    spans[i].zone, spans[i].slot_count, spans[i].slot_first);
+        }
         zone_abandon(s->zones, &spans[i], bad);
     }
+    store_census(s);
 }
 
 int
@@ -217,7 +242,7 @@ oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
             *span_count = k;
             return 0;
         }
-        abandon_failed(s, spans, k);
+        abandon_failed(s, stream, spans, k);
         if (rc != COHORT_EIO)
             return rc;
     }
@@ -276,13 +301,15 @@ static bool
 oop_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
 {
     uint64_t zones = s->cfg.growable ? s->zones_cap : zone_count(s->zones);
-    uint64_t out = s->reserve + STORE_OPEN_ZONES +
-                   atomic_load_explicit(&s->zones_out, memory_order_relaxed);
+    uint64_t out =
+        s->reserve + STORE_OPEN_ZONES + atomic_load_explicit(&s->zones_out, memory_order_relaxed);
     uint64_t usable = zones > out ? (zones - out) * s->cfg.zone_bytes : 0;
+    uint64_t batch =
+        (uint64_t)s->cfg.batch_pages * CH_SLOT_BYTES; /* new images beside the old ones */
     /* What packing may lose; and GC must gain a little from the fullest zones. */
     unsigned percent = s->cfg.codec == PACK_NONE ? 97 : 85;
 
-    return zone_live_total(s->zones) + (dirty_new + new_pages) * CH_SLOT_BYTES <=
+    return zone_live_total(s->zones) + (dirty_new + new_pages) * CH_SLOT_BYTES + batch <=
            usable / 100 * percent;
 }
 
@@ -309,10 +336,19 @@ oop_pid_check(const struct store *s, page_id pid)
     return 0;
 }
 
+static bool
+oop_place_ok(const struct store *s, page_id pid, place_t p)
+{
+    (void)s;
+    (void)pid;
+    return p != PLACE_NONE; /* anywhere */
+}
+
 const struct store_ops store_oop_ops = {
     .write = oop_write,
     .format = oop_format,
     .repair = oop_repair,
     .pid_check = oop_pid_check,
+    .place_ok = oop_place_ok,
     .has_room = oop_has_room,
 };

@@ -193,8 +193,9 @@ wal_append(struct wal *w, struct wal_ticket *t, uint8_t type, enum ch_cause caus
     for (unsigned i = 0; i < n; i++)
         append_bytes(w, parts[i].data, parts[i].bytes);
     end = w->pos;
-    CH_ASSERT(ch_round_up(end, WAL_BLOCK) - w->durable <= w->buf_blocks * WAL_BLOCK);       /* W3 */
-    CH_ASSERT(ch_round_up(end, WAL_BLOCK) - wal_block_of(w->cut) <= w->ring_blocks * WAL_BLOCK); /* W4 */
+    CH_ASSERT(ch_round_up(end, WAL_BLOCK) - w->durable <= w->buf_blocks * WAL_BLOCK); /* W3 */
+    CH_ASSERT(ch_round_up(end, WAL_BLOCK) - wal_block_of(w->cut) <=
+              w->ring_blocks * WAL_BLOCK); /* W4 */
     if (cause == CH_META)
         w->meta_bytes += bytes;
     w->counts.records++;

@@ -74,7 +74,8 @@ void wal_set_full(struct wal *w, bool full);
 struct wal_counts { uint64_t flushes, records, record_bytes[CH_CAUSES], padding_bytes; };
 void wal_counts(struct wal *w, struct wal_counts *out);
 
-/* ---- reading back ---- */
+/* ---- reading back ----
+ * A scan may run while new blocks are written behind the tail that an earlier scan found (and its root is durable). */
 struct wal_scan_config {
     struct dev *dev;
     uint64_t base, bytes;

@@ -20,14 +20,14 @@ enum {
     WAL_BUFFER_BYTES_MIN = 64 << 10,
     WAL_BUFFER_BYTES_MAX = 1 << 30,
     WAL_TICKET_PADS = 2, /* splits by flushes that one ticket pays for */
-    WAL_FAIL_TEXT = 192,
+    WAL_FAIL_TEXT = 320,
 };
 
 /* ---- one block; pure, wal_block.c ---- */
 
 struct wal_block {
-    lsn_t lsn;      /* of the block's start */
-    lsn_t durable;  /* R10: the log was durable up to here when the block was written */
+    lsn_t lsn;     /* of the block's start */
+    lsn_t durable; /* R10: the log was durable up to here when the block was written */
     uint32_t epoch;
     uint16_t used;  /* bytes, header included */
     uint16_t first; /* offset of the first record that starts here, 0 = none */
@@ -57,7 +57,7 @@ struct wal {
     uint64_t ring_blocks, user_blocks, system_blocks; /* size, and what each class may fill */
     uint64_t db_id;
     uint32_t epoch;
-    uint8_t *buf; /* block of an LSN stands at LSN / 4096 % buf_blocks */
+    uint8_t *buf;     /* block of an LSN stands at LSN / 4096 % buf_blocks */
     uint16_t *firsts; /* of each block in `buf`: offset of its first record, 0 = none */
     uint64_t buf_blocks;
 
@@ -69,15 +69,16 @@ struct wal {
     lsn_t sealed;         /* blocks below belong to the leader or are durable; multiple of 4096 */
     lsn_t durable;        /* multiple of 4096 */
     lsn_t cut;
-    uint64_t granted;     /* bytes that outstanding tickets may still append */
-    uint64_t pads;        /* blocks that they hold against padding */
-    uint64_t meta_bytes;  /* of META records above `sealed` */
-    struct wal_waiter *waiting[2], **waiting_end[2]; /* by enum wal_class, first come first served */
+    uint64_t granted;    /* bytes that outstanding tickets may still append */
+    uint64_t pads;       /* blocks that they hold against padding */
+    uint64_t meta_bytes; /* of META records above `sealed` */
+    struct wal_waiter *waiting[2],
+        **waiting_end[2]; /* by enum wal_class, first come first served */
 
-    bool busy;               /* a leader works */
-    uint64_t flush_started;  /* numbers of device flushes, for wal_flush_force() */
+    bool busy;              /* a leader works */
+    uint64_t flush_started; /* numbers of device flushes, for wal_flush_force() */
     uint64_t flush_finished;
-    bool failed;             /* sticky */
+    bool failed; /* sticky */
     bool full;
     bool woken;
     unsigned pressure_waiters;
@@ -88,20 +89,21 @@ struct wal {
 };
 
 /* All with w->lock held. */
-uint64_t wal_active_bytes(const struct wal *w);  /* payload bytes in [sealed, pos) */
+uint64_t wal_active_bytes(const struct wal *w); /* payload bytes in [sealed, pos) */
 uint64_t wal_ring_blocks_used(const struct wal *w, uint64_t more_bytes, uint64_t more_pads);
 uint64_t wal_buf_blocks_used(const struct wal *w, uint64_t more_bytes);
 void wal_room_changed(struct wal *w); /* wakes reservations and pressure waiters as needed */
 /* Seals, writes and flushes what has gathered; releases the lock meanwhile. Caller saw !busy and !failed.
  * On failure the log is failed when it returns. */
 void wal_lead(struct wal *w);
-CH_NODISCARD int wal_fail_again(const struct wal *w); /* throws EFAILED with the first failure's text */
+CH_NODISCARD int
+wal_fail_again(const struct wal *w); /* throws EFAILED with the first failure's text */
 
 /* ---- the reader ---- */
 
 typedef int wal_read_fn(void *arg, uint64_t off, void *buf, size_t len);
 /* wal_scan_open() over any source of bytes; cfg->dev is not used. */
-CH_NODISCARD int wal_scan_open_reader(const struct wal_scan_config *cfg, wal_read_fn *read, void *arg,
-                                      struct wal_scan **out);
+CH_NODISCARD int wal_scan_open_reader(const struct wal_scan_config *cfg, wal_read_fn *read,
+                                      void *arg, struct wal_scan **out);
 
 #endif

@@ -18,6 +18,8 @@
  *       tail with a new epoch, and a scan that meets a newer epoch drops what it has of a record, since
  *       no record crosses epochs (W5). What old flushes left beyond the tail has an old epoch.
  *   C4  the header's `first` must agree with where the records, one after the other, really start.
+ *   C5  new blocks may be written at and behind the tail while a scan reads what is below (recovery's second
+ *       pass): what was below stays readable, and a chunk that was read too early is not taken for damage.
  *
  * Memory: one chunk and one record, allocated at open. No threads.
  */
@@ -101,11 +103,37 @@ find_durable_beyond(struct wal_scan *s, lsn_t lsn, lsn_t *found)
     return 0;
 }
 
-/* The block at `lsn` is bad: tail or damage? */
-static int
-bad_block(struct wal_scan *s, lsn_t lsn)
+static bool
+epoch_ok(const struct wal_scan *s, const struct wal_block *b)
 {
-    lsn_t found;
+    if (b->lsn >= s->cfg.epoch_start)
+        return b->epoch == s->cfg.epoch;
+    return b->epoch >= s->epoch && b->epoch <= s->cfg.epoch;
+}
+
+/* Reads the block at s->next; *good tells whether it is one. */
+static int
+block_read(struct wal_scan *s, struct wal_block *b, bool *good)
+{
+    const uint8_t *p;
+    int rc = chunk_load(s, s->next);
+
+    if (rc != 0)
+        return rc;
+    p = s->chunk + (s->next - s->chunk_lsn);
+    *good = wal_block_parse(p, s->cfg.db_id, b) && b->lsn == s->next && epoch_ok(s, b);
+    return 0;
+}
+
+/* The block at s->next is bad: NOTFOUND if that is the tail, ELOG if it is damage. Recovery may read while
+ * the log is written again behind its old tail (C5): then a block that was not there yet when its chunk
+ * was read is there by now, which gives 0 and *b. */
+static int
+bad_block(struct wal_scan *s, struct wal_block *b)
+{
+    lsn_t lsn = s->next;
+    lsn_t found = 0;
+    bool good = false;
     int rc;
 
     if (lsn < s->cfg.epoch_start)
@@ -113,23 +141,18 @@ bad_block(struct wal_scan *s, lsn_t lsn)
                        s->cfg.epoch_start);
     if (lsn < s->cfg.from)
         return CH_FAIL(COHORT_ELOG, "log: bad block at LSN %" PRIu64 ", where the log is cut", lsn);
-    s->chunk_bytes = 0; /* the search below keys chunks by place */
+    s->chunk_bytes = 0; /* the search keys chunks by place */
     rc = find_durable_beyond(s, lsn, &found);
     s->chunk_bytes = 0;
+    if (rc == 0 && found != 0)
+        rc = block_read(s, b, &good);
     if (rc != 0)
         return rc;
-    if (found != 0)
-        return CH_FAIL(COHORT_ELOG, "log: bad block at LSN %" PRIu64 ", acknowledged by LSN %" PRIu64,
-                       lsn, found);
-    return COHORT_NOTFOUND;
-}
-
-static bool
-epoch_ok(const struct wal_scan *s, const struct wal_block *b)
-{
-    if (b->lsn >= s->cfg.epoch_start)
-        return b->epoch == s->cfg.epoch;
-    return b->epoch >= s->epoch && b->epoch <= s->cfg.epoch;
+    if (found != 0 && !good)
+        return CH_FAIL(COHORT_ELOG,
+                       "log: bad block at LSN %" PRIu64 ", acknowledged by LSN %" PRIu64, lsn,
+                       found);
+    return good ? 0 : COHORT_NOTFOUND;
 }
 
 static int
@@ -142,27 +165,26 @@ malformed(const struct wal_scan *s, const char *what)
 static int
 next_block(struct wal_scan *s)
 {
-    const uint8_t *p;
-    struct wal_block b;
+    struct wal_block b = {0};
+    bool good = false;
     int rc;
 
     if (s->have_block && s->got > 0 && s->block.used < WAL_BLOCK)
         return malformed(s, "record runs into the padding"); /* W5 */
     if (s->have_block && s->synced && !s->first_seen && s->block.first != 0)
         return malformed(s, "a record should start there"); /* C4 */
-    rc = chunk_load(s, s->next);
+    rc = block_read(s, &b, &good);
+    if (rc == 0 && !good) {
+        s->have_block = false;
+        rc = bad_block(s, &b);
+    }
     if (rc != 0)
         return rc;
-    p = s->chunk + (s->next - s->chunk_lsn);
-    if (!wal_block_parse(p, s->cfg.db_id, &b) || b.lsn != s->next || !epoch_ok(s, &b)) {
-        s->have_block = false;
-        return bad_block(s, s->next);
-    }
     if (b.epoch > s->epoch)
         s->got = 0; /* C3 */
     s->epoch = b.epoch;
     s->block = b;
-    s->bytes = p;
+    s->bytes = s->chunk + (s->next - s->chunk_lsn);
     s->have_block = true;
     s->first_seen = false;
     s->off = WAL_BLOCK_HEADER;

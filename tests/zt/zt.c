@@ -26,6 +26,15 @@ enum {
     PATH_BYTES = 512
 };
 
+/* Called by TSan's runtime. Its search for lock cycles gives up (and dies) when a thread holds 64
+ * mutexes, and a batch holds more map shards than that; rt/ checks the order of all locks anyway. */
+const char *__tsan_default_options(void);
+const char *
+__tsan_default_options(void)
+{
+    return "detect_deadlocks=0";
+}
+
 static _Thread_local bool on_main_thread;
 
 static struct {

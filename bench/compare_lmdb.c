@@ -1,0 +1,300 @@
+/* compare_lmdb.c - cohort bench compare-lmdb: point reads from cache, LMDB against Cohort.
+ *
+ * Both hold the same entries: LMDB's are copied from Cohort's by a scan. Both caches hold all of it.
+ * Rounds alternate in one process, so that what disturbs the machine disturbs both; medians of the
+ * rounds and their ratio are reported. LMDB reads in one read transaction a thread, reset and renewed
+ * for each read, as it must be to see new commits; Cohort's reads see them always.
+ */
+#include "bench/bench.h"
+
+#ifdef COHORT_BENCH_LMDB
+
+#include <errno.h>
+#include <lmdb.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bench/gen.h"
+#include "bench/zipf.h"
+#include "rt/rt.h"
+
+enum {
+    ROUNDS_MAX = 101
+};
+
+struct lmdb {
+    MDB_env *env;
+    MDB_dbi dbi;
+    char dir[4096 + 16];
+    bool made;
+};
+
+struct reader {
+    struct rt_thread thread;
+    struct lmdb *m;
+    const struct bench *b;
+    const struct zipf *zipf;
+    struct ch_prng rng;
+    _Atomic bool *stop; /* main -> readers */
+    uint64_t ops, sink; /* sink keeps the reads from being optimised away */
+    int rc;
+};
+
+static int
+lmdb_fail(const struct lmdb *m, const char *what, int rc)
+{
+    return CH_FAIL(COHORT_EIO, "LMDB %s: %s: %s", m->dir, what, mdb_strerror(rc));
+}
+
+static int
+lmdb_open(struct lmdb *m, const struct bench *b)
+{
+    uint64_t bytes = ch_max_u64(b->pages_loaded * CH_PAGE_BYTES * 4, UINT64_C(64) << 20);
+    int rc;
+
+    snprintf(m->dir, sizeof(m->dir), "%s/lmdb-compare", b->c.device);
+    if (mkdir(m->dir, 0777) != 0)
+        return CH_FAIL(COHORT_EIO, "mkdir %s: %s", m->dir, strerror(errno));
+    m->made = true;
+    rc = mdb_env_create(&m->env);
+    if (rc == 0)
+        rc = mdb_env_set_mapsize(m->env, bytes);
+    if (rc == 0)
+        rc = mdb_env_set_maxreaders(m->env, BENCH_THREADS_MAX + 8);
+    if (rc == 0)
+        rc = mdb_env_open(m->env, m->dir, MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD, 0666);
+    return rc == 0 ? 0 : lmdb_fail(m, "open", rc);
+}
+
+static void
+lmdb_close(struct lmdb *m)
+{
+    char path[sizeof(m->dir) + 16];
+
+    mdb_env_close(m->env);
+    if (!m->made)
+        return;
+    snprintf(path, sizeof(path), "%s/data.mdb", m->dir);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/lock.mdb", m->dir);
+    unlink(path);
+    rmdir(m->dir);
+}
+
+/* Copies every entry, in key order. */
+static int
+lmdb_fill(struct lmdb *m, cohort_db *db)
+{
+    cohort_cursor *c = NULL;
+    struct cohort_slice k, v;
+    MDB_txn *txn = NULL;
+    int rc, merr;
+
+    rc = cohort_cursor_open(db, &c);
+    if (rc != 0)
+        return rc;
+    merr = mdb_txn_begin(m->env, NULL, 0, &txn);
+    if (merr == 0)
+        merr = mdb_dbi_open(txn, NULL, 0, &m->dbi);
+    for (rc = cohort_cursor_first(c); rc == 0 && merr == 0; rc = cohort_cursor_next(c)) {
+        MDB_val mk, mv;
+
+        rc = cohort_cursor_entry(c, &k, &v);
+        if (rc != 0)
+            break;
+        mk = (MDB_val){.mv_size = k.bytes};
+        mv = (MDB_val){.mv_size = v.bytes};
+        memcpy(&mk.mv_data, &k.data, sizeof(k.data)); /* LMDB does not take pointers to const */
+        memcpy(&mv.mv_data, &v.data, sizeof(v.data));
+        merr = mdb_put(txn, m->dbi, &mk, &mv, MDB_APPEND);
+    }
+    if (merr == 0 && rc == COHORT_NOTFOUND) {
+        merr = mdb_txn_commit(txn);
+        txn = NULL;
+        rc = 0;
+    }
+    if (txn != NULL)
+        mdb_txn_abort(txn);
+    cohort_cursor_close(c);
+    return merr != 0 ? lmdb_fail(m, "load", merr) : rc;
+}
+
+static void
+reader_main(void *arg)
+{
+    struct reader *r = arg;
+    MDB_txn *txn = NULL;
+    uint8_t key[GEN_KEY_BYTES];
+    char copy[COHORT_ENTRY_MAX];
+    int rc;
+
+    rc = mdb_txn_begin(r->m->env, NULL, MDB_RDONLY, &txn);
+    while (rc == 0 && !atomic_load_explicit(r->stop, memory_order_relaxed)) {
+        uint64_t started = rt_now_ns();
+        MDB_val k = {.mv_size = sizeof(key), .mv_data = key}, v;
+
+        gen_key(zipf_draw(r->zipf, &r->rng), !r->b->c.unscrambled, key);
+        mdb_txn_reset(txn);
+        rc = mdb_txn_renew(txn);
+        if (rc == 0)
+            rc = mdb_get(txn, r->m->dbi, &k, &v);
+        if (rc != 0)
+            break;
+        memcpy(copy, v.mv_data, ch_min_u64(v.mv_size, sizeof(copy))); /* as cohort_get() copies */
+        r->sink += (uint8_t)copy[0] + rt_now_ns() - started; /* timed as Cohort's are */
+        r->ops++;
+    }
+    if (txn != NULL)
+        mdb_txn_abort(txn);
+    r->rc = rc;
+}
+
+static int
+lmdb_round(struct lmdb *m, const struct bench *b, const struct zipf *z, struct reader *readers,
+           double *ops_per_s)
+{
+    _Atomic bool stop;
+    uint64_t started = 0, ops = 0, from;
+    int rc = 0, merr = 0;
+
+    atomic_init(&stop, false);
+    from = rt_now_ns();
+    while (started < b->c.threads && rc == 0) {
+        struct reader *r = &readers[started];
+
+        *r = (struct reader){.m = m, .b = b, .zipf = z, .stop = &stop};
+        ch_prng_init(&r->rng, b->c.seed * UINT64_C(1000003) + started + 1);
+        rc = rt_spawn(&r->thread, "lmdb", reader_main, r);
+        started += rc == 0;
+    }
+    if (rc == 0)
+        rt_sleep_ns((uint64_t)(b->c.seconds * 1e9));
+    atomic_store_explicit(&stop, true, memory_order_relaxed);
+    for (uint64_t i = 0; i < started; i++) {
+        rt_join(&readers[i].thread);
+        ops += readers[i].ops;
+        if (readers[i].rc != 0)
+            merr = readers[i].rc;
+    }
+    *ops_per_s = (double)ops * 1e9 / (double)(rt_now_ns() - from);
+    return rc != 0 ? rc : merr != 0 ? lmdb_fail(m, "read", merr) : 0;
+}
+
+static int
+compare_rounds(struct bench *b, struct lmdb *m, uint64_t rounds, double *ours, double *theirs)
+{
+    struct reader *readers = calloc(b->c.threads, sizeof(*readers));
+    struct zipf z;
+    int rc;
+
+    rc = readers == NULL ? CH_FAIL(COHORT_ENOMEM, "threads")
+                         : zipf_init(&z, b->records, b->c.theta);
+    for (uint64_t i = 0; i < rounds + 1 && rc == 0; i++) {
+        uint64_t at = i == 0 ? 0 : i - 1; /* round 0 warms up and is overwritten */
+        struct bench_result r = {0};
+
+        rc = bench_run_reads(b, b->c.seconds, &r);
+        ours[at] = r.figures.ops_per_s;
+        bench_result_fini(&r);
+        if (rc == 0)
+            rc = lmdb_round(m, b, &z, readers, &theirs[at]);
+        if (rc == 0 && !b->c.t->quiet)
+            fprintf(stderr, "round %llu: cohort %.0f/s, lmdb %.0f/s\n", (unsigned long long)i,
+                    ours[at], theirs[at]);
+    }
+    free(readers);
+    return rc;
+}
+
+static int
+report_compare(const struct bench *b, double ours, double theirs, uint64_t rounds)
+{
+    struct json_object *o;
+    int rc;
+
+    if (!b->c.t->json) {
+        printf("point reads from cache, %llu records, %llu threads, medians of %llu rounds:\n"
+               "  cohort %.0f/s, lmdb %.0f/s, ratio %.3f\n",
+               (unsigned long long)b->records, (unsigned long long)b->c.threads,
+               (unsigned long long)rounds, ours, theirs, ours / theirs);
+        return tool_flush();
+    }
+    o = json_object_new_object();
+    if (o == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "JSON");
+    rc = report_text(o, "workload", "compare-lmdb");
+    if (rc == 0)
+        rc = report_u64(o, "records", b->records);
+    if (rc == 0)
+        rc = report_u64(o, "threads", b->c.threads);
+    if (rc == 0)
+        rc = report_u64(o, "rounds", rounds);
+    if (rc == 0)
+        rc = report_real(o, "zipf_theta", b->c.theta);
+    if (rc == 0)
+        rc = report_real(o, "cohort_ops_per_s", ours);
+    if (rc == 0)
+        rc = report_real(o, "lmdb_ops_per_s", theirs);
+    if (rc == 0)
+        rc = report_real(o, "ratio", ours / theirs);
+    if (rc != 0) {
+        json_object_put(o);
+        return rc;
+    }
+    rc = tool_json_print(o, stdout);
+    return rc != 0 ? rc : tool_flush();
+}
+
+int
+bench_compare_lmdb(struct tool *t, int argc, char **argv)
+{
+    struct bench_config c;
+    struct bench b = {0};
+    struct lmdb m = {0};
+    double ours[ROUNDS_MAX], theirs[ROUNDS_MAX];
+    uint64_t rounds = 5;
+    const struct arg extra[] = {
+        {"rounds", 0, ARG_U64, &rounds, NULL, "Rounds of --seconds each (5)."},
+    };
+    int rc;
+
+    bench_config_init(&c, t);
+    c.cache_part = 200; /* everything, and room */
+    c.theta = 0.0;
+    rc = bench_args(&c, argc, argv, extra, CH_ARRAY_LEN(extra));
+    if (rc != 0 || t->help)
+        return rc;
+    if (rounds < 1 || rounds > ROUNDS_MAX)
+        return CH_FAIL(COHORT_EOPTION, "--rounds: 1 to %d", ROUNDS_MAX);
+    if (c.seconds <= 0 || (c.device != NULL && strncmp(c.device, "sim:", 4) == 0))
+        return CH_FAIL(COHORT_EOPTION, "compare-lmdb: --device DIRECTORY and --seconds");
+    rc = bench_init(&b, &c);
+    if (rc == 0)
+        rc = bench_plan(&b);
+    if (rc == 0)
+        rc = bench_prepare(&b);
+    if (rc == 0)
+        rc = lmdb_open(&m, &b);
+    if (rc == 0)
+        rc = lmdb_fill(&m, b.db);
+    if (rc == 0)
+        rc = compare_rounds(&b, &m, rounds, ours, theirs);
+    if (rc == 0)
+        rc = report_compare(&b, bench_median(ours, rounds), bench_median(theirs, rounds), rounds);
+    lmdb_close(&m);
+    return bench_fini(&b, rc);
+}
+
+#else
+
+int
+bench_compare_lmdb(struct tool *t, int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    (void)t;
+    return CH_FAIL(COHORT_EUNSUPPORTED, "built without LMDB (meson option bench_lmdb)");
+}
+
+#endif

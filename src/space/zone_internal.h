@@ -1,0 +1,66 @@
+/* zone_internal.h - the zone table's memory, shared by zone.c (what callers do) and zone_sets.c (which set a
+ * zone stands in). The file head of zone.c describes both. Everything here needs the table's lock.
+ */
+#ifndef CH_SPACE_ZONE_INTERNAL_H
+#define CH_SPACE_ZONE_INTERNAL_H
+
+#include "rt/rt.h"
+#include "space/zone.h"
+
+#define ZONE_POS_NONE UINT32_MAX
+
+struct zone {
+    uint64_t live_bytes;
+    lsn_t empty_lsn;
+    _Atomic uint32_t pins; /* zone_pin/zone_unpin <-> zone_next_dead, see the file head */
+    uint32_t cursor;
+    uint32_t inflight;
+    uint32_t generation;
+    uint32_t pos;    /* in `victims` or `dead`, POS_NONE = in neither */
+    uint8_t state;   /* enum zone_state */
+    bool retire;     /* no more writes: RETIRED once it is empty */
+    bool handed_out; /* DEAD and with the caller of zone_next_dead() */
+};
+
+struct zone_table {
+    struct rt_mutex mutex;
+    struct rt_mutex *lock; /* = &mutex, for functions that take a const table */
+    struct zone_config cfg;
+    _Atomic uint32_t zones; /* grows: zone_grow (release) <-> zone_of_slot, zone_count (acquire) */
+    struct zone *zone;
+    uint32_t *victims, victim_count;
+    uint32_t *dead, waiting, ready;
+    uint64_t *free_words, *free_summary; /* summary bit: the word is not zero */
+    uint32_t free_count, dead_count;     /* dead: handed-out ones included */
+    zone_id open[ZONE_STREAMS];
+    uint64_t live_total;
+};
+
+static inline size_t
+zone_words(size_t bits)
+{
+    return (bits + 63) / 64;
+}
+
+/* Z5 */
+static inline bool
+zone_is_victim(const struct zone *zn)
+{
+    return zn->state == ZONE_SEALED && zn->inflight == 0;
+}
+
+/* Enters a zone that is in no set into that of `state`; zone_leave() is the inverse. */
+void zone_enter(struct zone_table *t, zone_id z, enum zone_state state);
+void zone_leave(struct zone_table *t, zone_id z);
+/* A SEALED zone's last span is over: it enters the victims. */
+void zone_enter_victims(struct zone_table *t, zone_id z);
+/* The live bytes of a zone among the victims have changed. */
+void zone_victim_moved(struct zone_table *t, zone_id z);
+/* The lowest free zone; there is one. */
+zone_id zone_free_lowest(const struct zone_table *t);
+/* Waiting DEAD zones whose empty_lsn is durable become ready (S1). */
+void zone_wait_over(struct zone_table *t, lsn_t durable);
+/* A ready zone leaves with the caller of zone_next_dead(). */
+void zone_hand_out(struct zone_table *t, zone_id z);
+
+#endif

@@ -1,0 +1,350 @@
+/* wal_threads_test.c - the log with many threads: group commit, power cuts, waiting for room, failures. */
+#include "wal/wal_test_rig.h"
+
+#include <stdlib.h>
+
+#define DRIVE "generic,bytes=16M,superblock=1M,cache=volatile"
+
+enum {
+    THREADS = 8,
+    RING = 64 * WAL_BLOCK,
+    BUFFER = 16 * WAL_BLOCK,
+    SERIALS = 1 << 20, /* serial = thread * SERIALS + number */
+};
+
+struct worker {
+    struct rt_thread thread;
+    struct rig *rig;
+    struct ch_prng rng;
+    unsigned id;
+    unsigned commits; /* to make */
+    uint32_t bytes_max;
+    enum wal_class class;
+    unsigned flush_one_in; /* 1 = a flush after each append */
+    /* results */
+    unsigned appended, acked;
+    int rc;
+};
+
+static void
+worker_run(void *arg)
+{
+    struct worker *k = arg;
+    lsn_t end = 0;
+
+    for (unsigned i = 0; i < k->commits && k->rc == 0; i++) {
+        uint32_t bytes = 8 + (uint32_t)ch_prng_below(&k->rng, k->bytes_max);
+        uint64_t serial = (uint64_t)k->id * SERIALS + i;
+
+        k->rc = rig_log(k->rig->wal, k->class, serial, bytes, &end);
+        if (k->rc != 0)
+            break;
+        k->appended = i + 1;
+        if (ch_prng_below(&k->rng, k->flush_one_in) != 0)
+            continue;
+        k->rc = wal_flush(k->rig->wal, end);
+        if (k->rc == 0)
+            k->acked = i + 1;
+    }
+}
+
+static void
+workers_start(struct zt *t, struct rig *r, struct worker *ks, unsigned commits, uint32_t bytes_max,
+              unsigned flush_one_in)
+{
+    for (unsigned i = 0; i < THREADS; i++) {
+        memset(&ks[i], 0, sizeof(ks[i]));
+        ks[i].rig = r;
+        ks[i].id = i;
+        ks[i].commits = commits;
+        ks[i].bytes_max = bytes_max;
+        ks[i].class = WAL_USER;
+        ks[i].flush_one_in = flush_one_in;
+        ch_prng_init(&ks[i].rng, ch_prng_next(&t->rng));
+        ZT_OK(t, rt_spawn(&ks[i].thread, "log-worker", worker_run, &ks[i]));
+    }
+}
+
+static void
+workers_join(struct worker *ks)
+{
+    for (unsigned i = 0; i < THREADS; i++)
+        rt_join(&ks[i].thread);
+}
+
+/* Reads the log from `from`: each thread's records in order, without gaps, from next[thread] on, which is
+ * moved behind the last one. Returns the tail. */
+static lsn_t
+scan_threads(struct zt *t, struct rig *r, lsn_t from, uint64_t *next)
+{
+    struct wal_scan *s = NULL;
+    struct wal_record rec;
+    lsn_t tail;
+    int rc;
+
+    ZT_OK(t, rig_scan_open(r, from, &s));
+    while ((rc = wal_scan_next(s, &rec)) == 0) {
+        uint64_t serial = ch_get64(rec.data);
+        uint64_t id = serial / SERIALS;
+
+        ZT_CHECK(t, rig_payload_ok(&rec) && id < THREADS);
+        ZT_CHECK(t, serial % SERIALS == next[id]);
+        next[id]++;
+    }
+    ZT_STATUS(t, rc, COHORT_NOTFOUND);
+    tail = wal_scan_tail(s);
+    wal_scan_close(s);
+    return tail;
+}
+
+/* Goal: one flush serves all who wait: far fewer flushes than commits; each commit is durable when it returns.
+ * Method: eight threads that commit on a drive that takes 100 us a request. */
+static void
+test_group_commit(struct zt *t)
+{
+    struct dev_fault_plan slow = {.slow_ns = 100000};
+    struct worker ks[THREADS];
+    uint64_t next[THREADS] = {0};
+    struct wal_counts c;
+    struct rig r;
+
+    rig_init(t, &r, DRIVE, 2 << 20, 256 << 10);
+    dev_fault_set(r.dev, &slow);
+    workers_start(t, &r, ks, 60, 300, 1);
+    workers_join(ks);
+    wal_counts(r.wal, &c);
+    ZT_CHECK(t, c.records == THREADS * 60);
+    ZT_CHECK(t, c.flushes < c.records / 2);
+    (void)scan_threads(t, &r, 0, next);
+    for (unsigned i = 0; i < THREADS; i++)
+        ZT_CHECK(t, ks[i].rc == 0 && ks[i].acked == 60 && next[i] == 60);
+    rig_fini(&r);
+}
+
+/* Goal: whatever was acknowledged to any thread survives the power cut; the rest is a prefix of each thread's.
+ * Method: threads append and flush; the device dies after so many writes; crash; scan; next generation. */
+static void
+test_power_cut(struct zt *t)
+{
+    struct rig r;
+
+    rig_init(t, &r, DRIVE, RING, BUFFER);
+    for (int generation = 0; generation < 4; generation++) {
+        struct dev_fault_plan plan = {.code = COHORT_EIO};
+        struct worker ks[THREADS];
+        uint64_t next[THREADS] = {0};
+        lsn_t from = r.epoch_start, tail;
+
+        if (zt_below(t, 2) == 0)
+            plan.stop_after_writes = 1 + zt_below(t, 20);
+        else
+            plan.fail_nth[DEV_FLUSH] = 1 + zt_below(t, 20);
+        dev_fault_set(r.dev, &plan);
+        wal_set_full(r.wal, true);
+        workers_start(t, &r, ks, 60, 2000, 1 + (unsigned)zt_below(t, 3));
+        workers_join(ks);
+        rig_crash(t, &r);
+        rig_dev_open(t, &r);
+        tail = scan_threads(t, &r, from, next);
+        for (unsigned i = 0; i < THREADS; i++) {
+            ZT_CHECK(t, ks[i].rc == 0 || ks[i].rc == COHORT_EFAILED || ks[i].rc == COHORT_EFULL);
+            ZT_CHECK(t, next[i] >= ks[i].acked && next[i] <= ks[i].appended);
+        }
+        r.cut = tail; /* a checkpoint */
+        rig_next_epoch(t, &r, tail);
+    }
+    rig_fini(&r);
+}
+
+struct cutter {
+    struct rt_thread thread;
+    struct rig *rig;
+    _Atomic bool stop; /* partner: the main thread */
+};
+
+/* Plays the checkpoint thread. */
+static void
+cutter_run(void *arg)
+{
+    struct cutter *c = arg;
+    struct rig *r = c->rig;
+
+    while (!atomic_load_explicit(&c->stop, memory_order_acquire)) {
+        if (!wal_pressure(r->wal, 50, 20 * 1000 * 1000))
+            continue;
+        if (wal_flush(r->wal, wal_end(r->wal)) != 0)
+            break;
+        wal_truncate(r->wal, wal_durable(r->wal));
+    }
+}
+
+/* Goal: threads that want far more log than the ring holds all get through, large reservations beside small
+ * ones; waiting for room wakes the checkpoint thread; W3 and W4 hold (asserts of wal_append()). */
+static void
+test_room_is_made(struct zt *t)
+{
+    struct worker ks[THREADS];
+    struct cutter c = {0};
+    struct rig r;
+    struct wal_counts counts;
+
+    rig_init(t, &r, DRIVE, RING, BUFFER);
+    c.rig = &r;
+    ZT_OK(t, rt_spawn(&c.thread, "log-cutter", cutter_run, &c));
+    workers_start(t, &r, ks, 150, 6000, 4);
+    for (unsigned i = 0; i < THREADS; i++)
+        rt_join(&ks[i].thread);
+    atomic_store_explicit(&c.stop, true, memory_order_release); /* partner: cutter_run() */
+    wal_wake(r.wal);
+    rt_join(&c.thread);
+    wal_counts(r.wal, &counts);
+    ZT_CHECK(t, counts.records == THREADS * 150 && wal_end(r.wal) > 4 * RING);
+    for (unsigned i = 0; i < THREADS; i++)
+        ZT_CHECK(t, ks[i].rc == 0 && ks[i].appended == 150);
+    rig_fini(&r);
+}
+
+/* Goal: nobody stays asleep: waiting users leave with EFULL when told so, all others with EFAILED when the log fails. */
+static void
+test_waiters_leave(struct zt *t)
+{
+    struct dev_fault_plan plan = {.code = COHORT_EIO, .fail_forever = true};
+    bool full = zt_below(t, 2) == 0;
+    struct worker ks[THREADS];
+    struct wal_ticket hold = {0};
+    struct rig r;
+
+    rig_init(t, &r, DRIVE, RING, RING);
+    if (!full)
+        ZT_OK(t, wal_reserve(r.wal, WAL_SYSTEM, 100, &hold));
+    workers_start(t, &r, ks, 1000, 3000, 1);
+    while (!wal_pressure(r.wal, 100, 1000000)) /* true only when somebody waits */
+        rt_yield();
+    if (full) {
+        wal_set_full(r.wal, true);
+    } else {
+        plan.fail_nth[DEV_WRITE] = 1;
+        dev_fault_set(r.dev, &plan);
+        (void)rig_append(r.wal, &hold, 1, 50, CH_WAL);
+        ZT_STATUS(t, wal_flush(r.wal, wal_end(r.wal)), COHORT_EFAILED);
+    }
+    workers_join(ks);
+    for (unsigned i = 0; i < THREADS; i++)
+        ZT_CHECK(t, ks[i].rc == (full ? COHORT_EFULL : COHORT_EFAILED));
+    wal_release(r.wal, &hold);
+    rig_fini(&r);
+}
+
+/* A ticket of two blocks, used in two appends with a flush of somebody's between them. */
+static void
+filler_run(void *arg)
+{
+    struct worker *k = arg;
+    struct wal *w = k->rig->wal;
+    uint32_t rest = 2 * WAL_PAYLOAD - 100 - 2 * WAL_RECORD_HEADER;
+
+    for (unsigned i = 0; i < k->commits && k->rc == 0; i++) {
+        uint64_t serial = (uint64_t)k->id * SERIALS + 2 * i;
+        struct wal_ticket ticket = {0};
+        lsn_t end;
+
+        k->rc = wal_reserve(w, k->class, 2 * WAL_PAYLOAD, &ticket);
+        if (k->rc != 0)
+            break;
+        end = rig_append(w, &ticket, serial, 100, CH_WAL);
+        if (ch_prng_below(&k->rng, THREADS) == 0)
+            k->rc = wal_flush(w, end);
+        else
+            rt_sleep_ns(ch_prng_below(&k->rng, 200000));
+        (void)rig_append(w, &ticket, serial + 1, rest, CH_WAL);
+        k->appended++;
+        wal_release(w, &ticket);
+    }
+}
+
+/* Goal: W3: grants of all threads fit into the buffer even when a flush that is under way holds blocks and has
+ * padded one (assert of wal_append()); those that do not fit wait and get through.
+ * Method: a buffer of sixteen blocks, eight threads with tickets of two, a slow drive. */
+static void
+test_buffer_holds(struct zt *t)
+{
+    struct dev_fault_plan slow = {.slow_ns = 200000};
+    struct worker ks[THREADS];
+    uint64_t next[THREADS] = {0};
+    struct rig r;
+
+    rig_init(t, &r, DRIVE, 8 << 20, BUFFER);
+    dev_fault_set(r.dev, &slow);
+    for (unsigned i = 0; i < THREADS; i++) {
+        memset(&ks[i], 0, sizeof(ks[i]));
+        ks[i].rig = &r;
+        ks[i].id = i;
+        ks[i].commits = 30;
+        ks[i].class = i % 2 == 0 ? WAL_USER : WAL_SYSTEM;
+        ch_prng_init(&ks[i].rng, ch_prng_next(&t->rng));
+        ZT_OK(t, rt_spawn(&ks[i].thread, "log-filler", filler_run, &ks[i]));
+    }
+    workers_join(ks);
+    ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
+    dev_fault_set(r.dev, &(struct dev_fault_plan){0});
+    (void)scan_threads(t, &r, 0, next);
+    for (unsigned i = 0; i < THREADS; i++)
+        ZT_CHECK(t, ks[i].rc == 0 && next[i] == 60);
+    rig_fini(&r);
+}
+
+struct forcer {
+    struct rt_thread thread;
+    struct rig *rig;
+    bool late; /* a forced flush was not one that began after the call */
+};
+
+static void
+forcer_run(void *arg)
+{
+    struct forcer *f = arg;
+
+    for (int i = 0; i < 40; i++) {
+        uint64_t ticket = dev_flush_ticket(f->rig->dev);
+
+        if (wal_flush_force(f->rig->wal) != 0 || dev_flush_done(f->rig->dev) < ticket)
+            f->late = true;
+    }
+}
+
+/* Goal: a forced flush begins after the call, whoever leads it, and forced flushes share one. */
+static void
+test_force_is_shared(struct zt *t)
+{
+    struct dev_fault_plan slow = {.slow_ns = 100000};
+    struct forcer fs[THREADS];
+    struct wal_counts c;
+    struct rig r;
+
+    rig_init(t, &r, DRIVE, RING, BUFFER);
+    dev_fault_set(r.dev, &slow);
+    for (unsigned i = 0; i < THREADS; i++) {
+        fs[i].rig = &r;
+        fs[i].late = false;
+        ZT_OK(t, rt_spawn(&fs[i].thread, "log-forcer", forcer_run, &fs[i]));
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        rt_join(&fs[i].thread);
+    for (unsigned i = 0; i < THREADS; i++)
+        ZT_CHECK(t, !fs[i].late);
+    wal_counts(r.wal, &c);
+    ZT_CHECK(t, c.flushes >= 40 && c.flushes < THREADS * 40 / 2);
+    rig_fini(&r);
+}
+
+static const struct zt_case cases[] = {
+    {"group_commit", test_group_commit, 3},  {"power_cut", test_power_cut, 30},
+    {"room_is_made", test_room_is_made, 10}, {"waiters_leave", test_waiters_leave, 8},
+    {"buffer_holds", test_buffer_holds, 4},  {"force_is_shared", test_force_is_shared, 2},
+};
+
+int
+main(int argc, char **argv)
+{
+    return zt_main(argc, argv, "wal-threads", cases, CH_ARRAY_LEN(cases));
+}
