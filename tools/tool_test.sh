@@ -1,2 +1,249 @@
 #!/bin/sh
-true
+# tool_test.sh COHORT - the command from end to end: what it prints, what it exits with, bad input.
+#
+# Contract: exit 0, or 1 with exactly one line on stderr that names the error and the object.
+set -u
+cohort=$1
+dir=$(mktemp -d "${TMPDIR:-/var/tmp}/cohort-tool.XXXXXX")
+holder=
+trap 'test -n "$holder" && kill "$holder" 2>/dev/null; rm -rf "$dir"' EXIT
+passed=0
+failed=0
+small="-o max_bytes=64M -o cache_bytes=4M"
+
+verdict() { # NAME CONDITION...
+    name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+        sed 's/^/    out: /' "$dir/out" | head -5
+        sed 's/^/    err: /' "$dir/err" | head -5
+    fi
+}
+
+run() {
+    "$cohort" "$@" >"$dir/out" 2>"$dir/err"
+    status=$?
+}
+
+# ok NAME EXPECTED-OUTPUT ARGS: exit 0 and this output ('*' = any)
+ok() {
+    name=$1 want=$2
+    shift 2
+    run "$@"
+    got=$(cat "$dir/out")
+    verdict "$name" test "$status" -eq 0 -a \( "$want" = "*" -o "$got" = "$want" \)
+}
+
+# bad NAME PATTERN ARGS: exit 1 and one line on stderr that has the pattern
+bad() {
+    name=$1 pattern=$2
+    shift 2
+    run "$@"
+    lines=$(wc -l <"$dir/err")
+    grep -q -- "$pattern" "$dir/err"
+    verdict "$name" test "$status$lines$?" = "110"
+}
+
+# json NAME PYTHON-EXPRESSION: each line of the last output is JSON, and the expression over `o`, the
+# list of them, is true
+json() {
+    python3 -c '
+import json, sys
+o = [json.loads(line) for line in open(sys.argv[1]) if line.strip()]
+sys.exit(0 if eval(sys.argv[2]) else 1)' "$dir/out" "$2" 2>>"$dir/err"
+    verdict "$1" test $? -eq 0
+}
+
+long_key=$(head -c 1901 /dev/zero | tr '\0' k)
+long_value=$(head -c 1960 /dev/zero | tr '\0' v)
+db=$dir/db
+
+# ---- one entry ----
+ok "version" "*" version
+ok "help" "*" help
+ok "help of a command" "*" help get
+ok "help by option" "*" put --help
+ok "create" "*" create "$db" $small
+bad "create twice" "$db: already exists" create "$db"
+ok "put" "" put "$db" key value
+ok "get" "value" get "$db" key
+ok "get json" '{"key":"key","value":"value"}' get "$db" key --json
+ok "put replaces" "" put "$db" key other
+ok "get replaced" "other" get "$db" key
+bad "insert existing" "already exists: key 'key'" put "$db" key x --insert
+bad "update missing" "not found: key 'nokey'" put "$db" nokey x --update
+ok "empty value" "" put "$db" empty ""
+ok "get empty value" "" get "$db" empty
+ok "empty key" "" put "$db" "" nothing
+ok "get empty key" "nothing" get "$db" ""
+ok "hex" "" put "$db" --hex 00ff0a 0001
+ok "get hex" "0001" get "$db" --hex 00FF0a
+ok "json of bytes" "*" get "$db" --hex 00ff0a --json
+json "json of bytes is hex" 'o == [{"key_hex": "00ff0a", "value_hex": "0001"}]'
+ok "del" "" del "$db" key
+bad "get deleted" "not found: key 'key'" get "$db" key
+bad "del deleted" "not found: key 'key'" del "$db" key
+printf 'from stdin' | "$cohort" put "$db" piped -
+ok "value from stdin" "from stdin" get "$db" piped
+ok "option after --" "" put "$db" -- --key --value
+ok "get after --" "--value" get "$db" -- --key
+
+# ---- bad input ----
+bad "missing database" "no database there" get "$dir/nowhere" key
+bad "missing parent" "$dir/no/such" create "$dir/no/such/db"
+bad "unknown option" "unknown option" get "$db" key -o nonsense=1
+bad "option out of range" "cache_bytes" get "$db" key -o cache_bytes=1
+bad "option not a size" "cache_bytes" get "$db" key --cache 12Q
+bad "option not a name" "durability" put "$db" key v --durability sometimes
+bad "option without value" "name=value" get "$db" key -o cache_bytes
+bad "unknown flag" "--nonsense is not an option" get "$db" key --nonsense
+bad "unknown letter" "-Z is not an option" get "$db" key -Z
+bad "flag without value" "needs a value" get "$db" key --cache
+bad "too few arguments" "2 to 2 are needed" get "$db"
+bad "too many arguments" "2 to 2 are needed" get "$db" a b
+bad "unknown command" "no command 'frobnicate'" frobnicate
+bad "key too long" "key too long" put "$db" "$long_key" v
+bad "get of a key too long" "key too long" get "$db" "$long_key"
+bad "value too long" "value too long" put "$db" k "$long_value"
+bad "odd hex" "odd number" get "$db" --hex abc
+bad "not hex" "not hex" get "$db" --hex zz
+mkdir "$dir/wrong"
+head -c 1048576 /dev/zero | tr '\0' x >"$dir/wrong/cohort.db"
+bad "wrong magic" "$dir/wrong: not a Cohort database" get "$dir/wrong" key
+mkdir "$dir/empty"
+bad "empty directory" "no database there" get "$dir/empty" key
+bad "a file" "$dir/wrong/cohort.db" get "$dir/wrong/cohort.db" key
+bad "unknown drive" "sim:nonsense" create sim:nonsense,bytes=64M
+bad "newline in key" "not found" get "$db" "a
+b"
+
+# ---- many entries ----
+many=$dir/many
+seq -f 'key%06.0f' 1 20000 | awk '{print $1 "\tvalue of " $1}' >"$dir/sorted"
+sort -R "$dir/sorted" >"$dir/shuffled"
+ok "load" "*" load "$many" "$dir/shuffled" --create $small --quiet
+ok "count" "20000" scan "$many" --count
+"$cohort" dump "$many" --quiet >"$dir/dumped"
+verdict "dump equals what was loaded" cmp -s "$dir/sorted" "$dir/dumped"
+ok "load from stdin" "*" load "$dir/again" "$dir/dumped" --create $small --json
+json "load json" 'o[0]["entries"] == 20000'
+ok "dump to a file" "" dump "$dir/again" "$dir/dumped2" --quiet
+verdict "sorted load and dump" cmp -s "$dir/sorted" "$dir/dumped2"
+ok "scan range" "$(sed -n 100,102p "$dir/sorted")" scan "$many" --from key000100 --to key000103
+ok "scan limit" "$(sed -n 1,5p "$dir/sorted")" scan "$many" -n 5
+ok "scan reverse" "$(tail -3 "$dir/sorted" | sort -r)" scan "$many" --reverse --limit 3
+ok "scan reverse range" "$(sed -n '100,102p' "$dir/sorted" | sort -r)" \
+    scan "$many" --reverse --from key000100 --to key000103
+ok "scan prefix" "$(grep ^key01000 "$dir/sorted")" scan "$many" --prefix key01000
+ok "scan prefix reverse" "$(grep ^key01000 "$dir/sorted" | sort -r)" \
+    scan "$many" --prefix key01000 --reverse
+ok "scan keys" "key000001" scan "$many" --keys-only -n 1
+ok "scan nothing" "" scan "$many" --from z
+ok "scan json" "*" scan "$many" --json -n 2
+json "scan json" 'len(o) == 2 and o[1] == {"key": "key000002", "value": "value of key000002"}'
+ok "check" "*" check "$many"
+ok "check json" "*" check "$many" --json
+json "check json" 'o[0]["entries"] == 20000 and o[0]["errors"] == 0 and o[0]["findings"] == []'
+ok "info" "*" info "$many"
+ok "info json" "*" info "$many" --json
+json "info json" 'o[0]["preset"] == "cohort" and o[0]["codec"] == "lz4" and o[0]["pages"] > 100'
+ok "stat" "*" stat "$many"
+ok "stat json" "*" stat "$many" --json
+json "stat json" 'o[0]["media_bytes"] is None and o[0]["pages"] > 100 and "user" in o[0]["bytes"]'
+ok "options" "*" options
+ok "options json" "*" options --json -o cache_bytes=32M
+json "options json" '{p["name"]: p for p in o}["cache_bytes"]["value"] == "32M"'
+
+# ---- bytes that text cannot hold ----
+odd=$dir/odd
+ok "odd bytes" "" put "$odd" --create $small --hex 09005c0aff 0a090d5c00
+"$cohort" dump "$odd" --quiet >"$dir/odd.txt"
+verdict "one line" test "$(wc -l <"$dir/odd.txt")" -eq 1
+ok "load of escapes" "*" load "$dir/odd2" "$dir/odd.txt" --create $small --quiet
+ok "escapes come back" "0a090d5c00" get "$dir/odd2" --hex 09005c0aff
+"$cohort" dump "$odd" --json --quiet >"$dir/odd.json"
+ok "load of JSON" "*" load "$dir/odd3" "$dir/odd.json" --create $small --json
+ok "JSON comes back" "0a090d5c00" get "$dir/odd3" --hex 09005c0aff
+"$cohort" dump "$odd" --hex --quiet >"$dir/odd.hex"
+ok "load of hex" "*" load "$dir/odd4" "$dir/odd.hex" --create $small --hex --quiet
+ok "hex comes back" "0a090d5c00" get "$dir/odd4" --hex 09005c0aff
+printf 'back\\slash\tv\\alue\n' >"$dir/raw"
+bad "unknown escape" "line 1: .*escape" load "$odd" "$dir/raw"
+ok "raw load" "*" load "$odd" "$dir/raw" --raw --quiet
+ok "raw value" 'v\alue' get "$odd" 'back\slash'
+printf 'good\tline\nno tab here\n' >"$dir/bad"
+bad "line without tab" "bad line 2: no tab" load "$odd" "$dir/bad"
+bad "load of nothing" "no-such-file" load "$odd" "$dir/no-such-file"
+printf '%s\tv\n' "$long_key" >"$dir/long"
+bad "load of a long key" "long line 1: key of 1901 bytes" load "$odd" "$dir/long"
+printf '{"key": "a"}\n' >"$dir/half"
+bad "JSON without value" 'no string "value"' load "$odd" "$dir/half" --json
+printf '{"key": \n' >"$dir/broken"
+bad "broken JSON" "broken line 1: not a JSON object" load "$odd" "$dir/broken" --json
+run dump "$many" --quiet
+"$cohort" dump "$many" >/dev/full 2>"$dir/err"
+verdict "full output is an error" test $? -eq 1
+
+# ---- a second opener ----
+mkfifo "$dir/pipe"
+"$cohort" load "$many" "$dir/pipe" --quiet 2>/dev/null &
+holder=$!
+exec 9>"$dir/pipe" # the loader opens its input, then the database
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    run get "$many" key000001
+    test "$status" -eq 1 && break
+    sleep 0.3
+done
+lines=$(wc -l <"$dir/err")
+verdict "second opener" grep -q "$many: database is in use" "$dir/err"
+verdict "second opener, one line" test "$lines" -eq 1
+exec 9>&-
+wait "$holder"
+holder=
+ok "free again" "value of key000001" get "$many" key000001
+
+# ---- benches, small ----
+ok "ycsb" "*" bench ycsb --device sim:generic,bytes=128M --records 20000 --ops 20000 --threads 2 \
+    --json --quiet
+json "ycsb counts" 'o[0]["ops"] == 20000 and o[0]["records"] == 20000 and o[0]["seed"] == 1'
+json "ycsb fields" 'all(k in o[0] for k in ("preset workload device model records value_bytes
+ zipf_theta scrambled threads cache_bytes codec leaf_fill ops seconds ops_per_s latency_us
+ payload_bytes page_writes reads_per_op hit_rate cpu_us_per_op cpu_percent rss_bytes metadata_bytes
+ space_bytes live_bytes fill zones zone_bytes bytes host_bytes device_host_bytes media_bytes
+ host_bytes_per_op ssd_waf flash_bytes_per_op flash_bytes_per_payload_byte").split())'
+json "ycsb bytes add up" 'sum(o[0]["bytes"].values()) == o[0]["host_bytes"]'
+for w in b c d e f; do
+    ok "ycsb $w" "*" bench ycsb -d sim:generic,bytes=128M -w $w --records 5000 --ops 3000 \
+        --threads 2 --json --quiet
+    json "ycsb $w counts" 'o[0]["ops"] == 3000'
+done
+ok "ycsb on a directory" "*" bench ycsb -d "$dir/ycsb" --records 5000 --ops 2000 $small --json \
+    --quiet --leaf-fill 70
+json "leaf fill" '0.6 < o[0]["leaf_fill"] < 0.8'
+json "unknown is null" 'o[0]["media_bytes"] is None and o[0]["ssd_waf"] is None'
+ok "ycsb without load" "*" bench ycsb -d "$dir/ycsb" --records 5000 --ops 2000 --no-load \
+    --cache 50% --json --quiet
+bad "ycsb on what exists" "$dir/ycsb: already exists" bench ycsb -d "$dir/ycsb" --records 10
+bad "unknown workload" "workload 'z'" bench ycsb -d sim:generic,bytes=64M -w z --records 10 --quiet
+bad "unknown bench" "no bench 'x'" bench x
+bad "bench without device" "device" bench ycsb
+bad "theta out of range" "theta 1" bench ycsb -d "$dir/x" --theta 1
+bad "value too large for a bench" "value-bytes" bench ycsb -d "$dir/x" --value-bytes 2000
+bad "two ends" "one of" bench ycsb -d "$dir/x" --ops 1 --seconds 1
+ok "fill" "*" bench ycsb -d sim:generic,bytes=64M --fill 30 --cache 20% --ops 1000 --json --quiet
+json "fill is met" 'abs(o[0]["pages_loaded"] * 4096 / o[0]["capacity_bytes"] - 0.3) < 0.01'
+json "cache is met" 'abs(o[0]["cache_bytes"] / (o[0]["pages_loaded"] * 4096) - 0.2) < 0.02'
+ok "commit" "*" bench commit -d sim:generic,bytes=64M --records 1000 --ops 2000 --json --quiet
+json "commit" 'o[0]["commits"] == 2000 and o[0]["commits_per_flush"] >= 1'
+ok "table1" "*" bench table1 -d sim:generic,bytes=128M,superblock=2M --zone-bytes 256K --fill 50 \
+    --drive-writes 1 --json --quiet
+json "table1 rows" '[r["preset"] for r in o] == ["inplace", "oop", "oop+pack"]'
+json "table1 adds up" 'all(r["account_difference"] == 0 for r in o)'
+json "table1 shape" 'o[0]["total_waf"] > o[1]["total_waf"] > o[2]["total_waf"]'
+
+echo "$passed passed, $failed failed"
+test "$failed" -eq 0

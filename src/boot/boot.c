@@ -41,10 +41,10 @@ enum {
 
 /* ---- layout ---- */
 
-static bool
-is_inplace(uint64_t preset)
+bool
+boot_is_inplace(const struct db *db)
 {
-    return preset == COHORT_PRESET_INPLACE || preset == COHORT_PRESET_INPLACE_ATOMIC;
+    return db->root.preset == COHORT_PRESET_INPLACE || db->root.preset == COHORT_PRESET_INPLACE_ATOMIC;
 }
 
 static enum pack_codec
@@ -213,7 +213,7 @@ step_store(struct db *db)
 {
     const struct dev_caps *caps = dev_caps(db->dev);
     struct store_config cfg = {
-        .kind = is_inplace(db->root.preset) ? STORE_INPLACE : STORE_OOP,
+        .kind = boot_is_inplace(db) ? STORE_INPLACE : STORE_OOP,
         .double_write = db->root.preset == COHORT_PRESET_INPLACE,
         .dev = db->dev,
         .codec = db->opts.codec == COHORT_CODEC_DEFAULT ? (enum pack_codec)db->root.codec
@@ -232,7 +232,8 @@ step_store(struct db *db)
     if (cfg.kind == STORE_INPLACE) {
         inplace_layout(db, &cfg.inplace_first_zone, &cfg.pages_max);
         cfg.zones = cfg.zones_max;
-        db->root.zones = cfg.zones;
+        /* Home slots of a file come to exist when they are written. */
+        db->root.zones = caps->growable ? cfg.inplace_first_zone : cfg.zones;
     } else {
         uint64_t slots = (uint64_t)cfg.zones_max * (cfg.zone_bytes / CH_PAGE_BYTES);
         uint64_t size = dev_size(db->dev);
@@ -278,7 +279,7 @@ step_arrays(struct db *db)
 
     for (int i = 0; rc == 0 && i < META_ARRAYS; i++)
         rc = meta_array_create(db->dev, (enum meta_array_id)i, &db->root, &db->arrays[i]);
-    if (rc == 0 && db->fresh && is_inplace(db->root.preset)) {
+    if (rc == 0 && db->fresh && boot_is_inplace(db)) {
         uint64_t slots = db->root.zone_bytes / CH_PAGE_BYTES;
         uint64_t map_zones = array_zones(db, ch_div_up(zones_max(db) * slots, MAP_PAGE_ENTRIES) + 1);
         uint64_t zone_zones = array_zones(db, zones_max(db) / 64 + 1);
@@ -593,11 +594,14 @@ int
 boot_writable(struct db *db)
 {
     int rc = atomic_load_explicit(&db->error, memory_order_acquire);
+    int cleaner = buf_error(db->buf);
 
-    if (rc == 0 && !wal_failed(db->wal) && buf_error(db->buf) == 0)
+    if (cohort_class_of(cleaner) == COHORT_CLASS_NO_SPACE)
+        cleaner = 0; /* passes */
+    if (rc == 0 && !wal_failed(db->wal) && cleaner == 0)
         return 0;
     if (rc == 0)
-        boot_set_error(db, buf_error(db->buf) != 0 ? buf_error(db->buf) : COHORT_EFAILED);
+        boot_set_error(db, cleaner != 0 ? cleaner : COHORT_EFAILED);
     return CH_FAIL(COHORT_EFAILED, "%s: read-only after an earlier failure", dev_name(db->dev));
 }
 

@@ -115,6 +115,8 @@ test_open_fails_at_every_request(struct zt *t)
                                 cohort_class_of(rc) == COHORT_CLASS_CORRUPT);
                 continue;
             }
+            plan = (struct dev_fault_plan){0};
+            dev_fault_set(fault, &plan);
             for (unsigned i = 0; i < KEYS; i++)
                 expect(t, db, i, 3);
             boot_kill(db);

@@ -211,7 +211,8 @@ write_checkpoint(struct db *db, lsn_t map_start)
     db->root.cut = cut;
     db->root.map_start = map_start;
     db->root.checkpoint = number;
-    db->root.zones = zone_count(store_zones(db->store));
+    if (!boot_is_inplace(db))
+        db->root.zones = zone_count(store_zones(db->store));
     db->root.page_high = map_pid_high(store_map(db->store));
     if (cut >= db->root.epoch_start)
         db->root.epoch_min = db->root.epoch;

@@ -79,10 +79,12 @@ recover_pass_redo(struct db *db, lsn_t tail)
         if (rc == 0 && r.start >= tail)
             rc = COHORT_NOTFOUND;
         if (rc == 0 && r.type == BT_RECORD_PAGES) {
+            buf_redo_bound(db->buf, r.start);
             rc = bt_redo(db->buf, r.end, r.data, r.bytes);
             db->recovered_records++;
         }
     }
+    buf_redo_bound(db->buf, 0);
     if (rc == COHORT_NOTFOUND)
         rc = 0;
     if (rc == 0 && db->recovered_records > 0)

@@ -367,6 +367,12 @@ buf_will_change(struct buf *b, struct buf_ref *ref)
 }
 
 void
+buf_redo_bound(struct buf *b, lsn_t lsn)
+{
+    b->redo_bound = lsn;
+}
+
+void
 buf_mark_free(struct buf *b, struct buf_ref *ref)
 {
     CH_ASSERT(ref->page != NULL && ref->mode == BUF_EXCLUSIVE);

@@ -53,6 +53,10 @@ CH_NODISCARD int buf_new(struct buf *b, struct buf_ref *ref);
 CH_NODISCARD int buf_fix_any(struct buf *b, page_id pid, struct buf_ref *ref, bool *found);
 /* Exclusive latch held: the page is about to change by a record not yet appended. */
 void buf_will_change(struct buf *b, struct buf_ref *ref);
+/* Recovery, single-threaded: pages that change from now on are dirty since `lsn`, where the record that is being
+ * redone starts, not since the log's end; 0 = back to normal. Else the first checkpoint would cut records whose
+ * pages are not written yet (R2). */
+void buf_redo_bound(struct buf *b, lsn_t lsn);
 /* Exclusive latch held, the page's type is PAGE_FREE now: the cleaner will publish its end and free the id. */
 void buf_mark_free(struct buf *b, struct buf_ref *ref);
 

@@ -106,6 +106,7 @@ struct buf {
     uint64_t pages_max;
     unsigned batch_pages;
     bool background;
+    lsn_t redo_bound; /* recovery only, single-threaded; 0 = none */
     uint64_t patience_ns; /* BUF_PATIENCE_NS; tests shorten it */
 
     uint8_t *mem; /* frames' pages; never unmapped while open */

@@ -188,15 +188,22 @@ frame_count_new(struct buf *b, int by)
         (void)atomic_fetch_sub_explicit(&b->dirty_new, 1, memory_order_relaxed);
 }
 
+/* Lower bound of the LSN of what is about to change a page (R3). */
+static lsn_t
+dirty_bound(struct buf *b)
+{
+    return b->redo_bound != 0 ? b->redo_bound : wal_end(b->wal);
+}
+
 /* Stripe lock held. */
 static void
 frame_dirty_locked(struct buf *b, struct frame *fr, uint32_t fl)
 {
     if ((fl & FRAME_WRITING) != 0) {
         if (atomic_load_explicit(&fr->redirty_lsn, memory_order_relaxed) == CH_LSN_MAX)
-            atomic_store_explicit(&fr->redirty_lsn, wal_end(b->wal), memory_order_relaxed);
+            atomic_store_explicit(&fr->redirty_lsn, dirty_bound(b), memory_order_relaxed);
     } else if ((fl & FRAME_DIRTY) == 0) {
-        atomic_store_explicit(&fr->rec_lsn, wal_end(b->wal), memory_order_relaxed); /* F2 */
+        atomic_store_explicit(&fr->rec_lsn, dirty_bound(b), memory_order_relaxed); /* F2 */
         fl |= FRAME_DIRTY;
         (void)atomic_fetch_add_explicit(&b->dirty, 1, memory_order_relaxed);
         if ((fl & FRAME_NEW) != 0)

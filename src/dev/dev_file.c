@@ -12,7 +12,7 @@
  * out one after the other by pread and pwrite, with a notice; op_advance() is the same for both.
  *
  * Reads past the end of a file yield zeroes up to caps.bytes: blocks that were never written. A
- * transfer that ends inside a block is repeated from the start of that block, since O_DIRECT can't
+ * direct transfer that ends inside a block is repeated from the start of that block: O_DIRECT can't
  * go on from there.
  *
  * RESET punches a hole (files) or discards (block devices, by ioctl, at once). Where the file
@@ -121,7 +121,8 @@ op_transferred(const struct file_dev *f, struct file_op *op, int res)
         op_finish(op, 0);
         return false;
     }
-    got -= got % DEV_BLOCK_BYTES;
+    if (f->direct)
+        got -= got % DEV_BLOCK_BYTES;
     op->stalls = got > op->done ? 0 : op->stalls + 1;
     op->done = got;
     if (op->stalls < STALLS_MAX)

@@ -266,6 +266,32 @@ test_file_full(struct zt *t)
     ch_free_aligned(buf);
 }
 
+/* A limit in the middle of a block makes the kernel write less than was asked for: the rest is
+ * tried and only then is the request an error. */
+static void
+test_file_short_write(struct zt *t)
+{
+    struct rlimit old, low;
+    uint8_t *buf = blocks(t, 4);
+    struct dev *d = NULL;
+    char path[PATH_BYTES];
+
+    path_in(t, path, "f");
+    memset(buf, 3, (size_t)4 * B);
+    ZT_CHECK(t, signal(SIGXFSZ, SIG_IGN) != SIG_ERR && getrlimit(RLIMIT_FSIZE, &old) == 0);
+    low = old;
+    low.rlim_cur = 2 * B + 100;
+    ZT_OK(t, dev_open(path, DEV_CREATE | DEV_BUFFERED, 0, &d));
+    ZT_CHECK(t, setrlimit(RLIMIT_FSIZE, &low) == 0);
+    ZT_STATUS(t, dev_write(d, 0, buf, (size_t)4 * B, CH_USER), COHORT_EFULL);
+    ZT_CHECK(t, setrlimit(RLIMIT_FSIZE, &old) == 0);
+    ZT_CHECK(t, dev_size(d) == 2 * B + 100);
+    ZT_OK(t, dev_read(d, 0, buf, (size_t)4 * B));
+    ZT_CHECK(t, buf[2 * B + 99] == 3 && buf[2 * B + 100] == 0);
+    dev_close(d);
+    ch_free_aligned(buf);
+}
+
 static void
 test_file_open_errors(struct zt *t)
 {
@@ -579,6 +605,7 @@ static const struct zt_case CASES[] = {
     {"file_odd_end", test_file_odd_end, 1},
     {"file_space", test_file_space, 1},
     {"file_full", test_file_full, 1},
+    {"file_short_write", test_file_short_write, 1},
     {"file_open_errors", test_file_open_errors, 1},
     {"many_submits", test_many_submits, 1},
     {"counts", test_counts, 1},

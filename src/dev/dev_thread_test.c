@@ -21,7 +21,7 @@ struct worker {
     unsigned id;
     _Atomic unsigned *stop; /* relaxed; set once by the test, read by the flusher */
     bool ok;
-    uint64_t written;
+    uint64_t written, requests;
     uint8_t *model, *buf; /* REGION blocks */
 };
 
@@ -46,6 +46,7 @@ one_vector(struct worker *w)
         memcpy(w->model + b * B, w->buf + b * B, B);
         w->written += B;
     }
+    w->requests += n;
     ok = dev_io(w->dev, reqs, n) == 0;
     for (unsigned i = 0; i < n && ok; i++)
         ok = memcmp(reqs[i].buf, w->model + (reqs[i].off - base), B) == 0;
@@ -101,7 +102,7 @@ run_threads(struct zt *t, struct dev *d)
     struct worker w[THREADS + 1];
     _Atomic unsigned stop = 0;
     struct dev_counts counts;
-    uint64_t written = 0;
+    uint64_t written = 0, requests = 0;
 
     for (unsigned i = 0; i <= THREADS; i++) {
         w[i] = (struct worker){.dev = d, .id = i, .stop = &stop, .ok = true};
@@ -118,10 +119,12 @@ run_threads(struct zt *t, struct dev *d)
     for (unsigned i = 0; i <= THREADS; i++) {
         ZT_CHECK(t, w[i].ok);
         written += w[i].written;
+        requests += w[i].requests;
         ch_free_aligned(w[i].model);
         ch_free_aligned(w[i].buf);
     }
     dev_counts(d, &counts);
+    ZT_CHECK(t, counts.reads + counts.writes == requests);
     ZT_CHECK(t, counts.host_bytes == written && counts.written[0] == w[0].written);
 }
 

@@ -1,6 +1,8 @@
 /* pack_test.c - packing: round trips, layout of slots, best fit, carry, damage of every kind. */
+#include <lz4.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <zstd.h>
 
 #include "pack/pack.h"
 #include "page/page.h"
@@ -99,6 +101,15 @@ check_slot(struct zt *t, const struct batch *b, const struct pack_plan *plan, ui
 }
 
 static void
+check_padding(struct zt *t, const uint8_t *image, uint32_t bytes)
+{
+    if (bytes == CH_SLOT_BYTES)
+        return;
+    for (uint32_t k = OUTPUT_AT + (uint32_t)ch_get16(image + LENGTH_AT); k < bytes; k++)
+        ZT_CHECK(t, image[k] == 0);
+}
+
+static void
 check_plan(struct zt *t, struct packer *p, const struct batch *b, const struct pack_plan *plan)
 {
     uint8_t page[CH_PAGE_BYTES];
@@ -119,6 +130,7 @@ check_plan(struct zt *t, struct packer *p, const struct batch *b, const struct p
         ZT_OK(t, pack_image_info(slot_of(plan, it), it->offset, it->bytes, &info));
         ZT_CHECK(t, info.pid == it->pid && info.lsn == it->lsn && info.stored == it->bytes);
         ZT_CHECK(t, it->bytes == CH_SLOT_BYTES || info.death == it->death);
+        check_padding(t, slot_of(plan, it) + it->offset, it->bytes);
     }
     ZT_CHECK(t, stored == plan->stored && total == plan->image_total);
     for (uint32_t s = 0; s < plan->slot_count; s++)
@@ -410,6 +422,75 @@ test_fields_are_judged(struct zt *t)
     free(b.page);
 }
 
+/* An image of page 7 around `n` bytes of output, as any program could write it. */
+static uint32_t
+forge_image(uint8_t *image, enum pack_codec codec, const uint8_t *output, uint32_t n,
+            uint32_t claim)
+{
+    uint32_t bytes = (uint32_t)ch_round_up(OUTPUT_AT + n, PACK_STEP);
+
+    memset(image, 0, bytes);
+    ch_put48(image, 7);
+    image[VERSION_AT] = 1;
+    image[KIND_CODEC_AT] = (uint8_t)codec;
+    ch_put16(image + LENGTH_AT, (uint16_t)claim);
+    memcpy(image + OUTPUT_AT, output, n);
+    fix_image(image, bytes);
+    return bytes;
+}
+
+/* Goal: output must be of exactly one page. With what the buffer held before, less would pass for one. */
+static void
+test_short_and_long_output(struct zt *t)
+{
+    static const int lengths[] = {0, 1, 2000, 4095, 4096, 4097, 8000};
+    uint8_t page[CH_PAGE_BYTES], data[8192] = {0}, out[4096], slot[CH_SLOT_BYTES];
+    uint32_t bytes;
+
+    page_init(data, 7, PAGE_LEAF, 0, 1);
+    page_seal(data);
+    for (unsigned i = 0; i < CH_ARRAY_LEN(lengths); i++) {
+        int want = lengths[i] == CH_PAGE_BYTES ? 0 : COHORT_EIMAGE;
+        uint32_t n = (uint32_t)LZ4_compress_default((const char *)data, (char *)out, lengths[i],
+                                                    sizeof(out));
+
+        memcpy(page, data, sizeof(page));
+        bytes = forge_image(slot, PACK_LZ4, out, n, n);
+        ZT_STATUS(t, pack_unpack(NULL, slot, 0, bytes, 7, page), want);
+        n = (uint32_t)ZSTD_compress(out, sizeof(out), data, (size_t)lengths[i], 1);
+        memcpy(page, data, sizeof(page));
+        bytes = forge_image(slot, PACK_ZSTD, out, n, n);
+        ZT_STATUS(t, pack_unpack(NULL, slot, 0, bytes, 7, page), want);
+        /* A frame behind the frame. */
+        memcpy(out + n, out, n);
+        bytes = forge_image(slot, PACK_ZSTD, out, 2 * n, 2 * n);
+        ZT_STATUS(t, pack_unpack(NULL, slot, 0, bytes, 7, page), COHORT_EIMAGE);
+    }
+}
+
+/* Goal (K3): output that claims to go on behind its image, even behind the slot, is not read. */
+static void
+test_claims_beyond_slot(struct zt *t)
+{
+    enum {
+        RUN = 18, /* bytes of an LZ4 token for 4096 literals */
+        BYTES = 48
+    };
+    uint8_t *slot = calloc(1, CH_SLOT_BYTES); /* of its exact size, for ASan */
+    uint8_t page[CH_PAGE_BYTES], out[RUN];
+    uint32_t bytes;
+
+    ZT_CHECK(t, slot != NULL);
+    memset(out, 255, sizeof(out));
+    out[0] = 0xf0;
+    out[RUN - 1] = CH_PAGE_BYTES - 15 - 255 * (RUN - 2);
+    bytes = forge_image(slot + CH_SLOT_BYTES - 16 - BYTES, PACK_LZ4, out, RUN, RUN + CH_PAGE_BYTES);
+    ZT_CHECK(t, bytes == BYTES);
+    ZT_STATUS(t, pack_unpack(NULL, slot, CH_SLOT_BYTES - 16 - BYTES, BYTES, 7, page),
+              COHORT_EIMAGE);
+    free(slot);
+}
+
 /* Goal: no place outside the slot is ever read, whatever a damaged map says. */
 static void
 test_hostile_places(struct zt *t)
@@ -587,6 +668,8 @@ main(int argc, char **argv)
         {"carry", test_carry, 100},
         {"flips_are_found", test_flips_are_found, 100},
         {"fields_are_judged", test_fields_are_judged, 1},
+        {"short_and_long_output", test_short_and_long_output, 1},
+        {"claims_beyond_slot", test_claims_beyond_slot, 1},
         {"hostile_places", test_hostile_places, 1},
         {"hostile_images", test_hostile_images, 100},
         {"directory", test_directory, 20},

@@ -4,10 +4,10 @@
  *                          clean[j]                used[504]         1 bit a page
  *                          full                    full              1 bit a word of used[]
  *
- * A leaf covers 4096 segments, a segment 64 map pages of 504 entries, and both are allocated when an id
- * in them is first needed, never moved and freed with the map only; so a lock-free reader may follow any
- * pointer it finds. Memory a page of a filled segment: 8 + 1/8 + 1/500 bytes. An empty map of the most
- * pages has 66 KiB of pointers.
+ * A leaf covers 64 segments (2 M pages), a segment 64 map pages of 504 entries, and both are allocated when
+ * an id in them is first needed, never moved and freed with the map only; so a lock-free reader may follow
+ * any pointer it finds. Memory a page of a filled segment: 8 + 1/8 + 1/500 bytes. m->leaf has 8 bytes for
+ * each 2 M pages of pages_max.
  *
  * As a segment has as many map pages as there are shards, and words of `used` as there are entries in
  * a map page, bit j of a segment's `clean` word belongs to shard j, and all sizes come out even.
@@ -40,7 +40,7 @@ enum {
     SEG_ENTRIES = SEG_MAP_PAGES * MAP_PAGE_ENTRIES,
     SEG_WORDS = SEG_ENTRIES / 64,
     SEG_SUMMARY = (SEG_WORDS + 63) / 64,
-    LEAF_SEGMENTS = 4096,
+    LEAF_SEGMENTS = 64,
     LEAF_WORDS = LEAF_SEGMENTS / 64,
 };
 #define LEAF_ENTRIES  ((uint64_t)LEAF_SEGMENTS * SEG_ENTRIES)

@@ -9,7 +9,9 @@
  *   W2  the bytes of a span are split exactly: images under the caller's cause, the rest under CH_PAD.
  *   R6  the flush ticket is taken after all writes of the batch completed.
  *   R11 growable devices: the `reserve` lowest free zones, the next ones that GC opens, have blocks before a user
- *       write may open another zone. A freed zone that belongs to them is not punched.
+ *       write may open another zone. A freed zone that belongs to them is not punched. Zones that they displace keep
+ *       their blocks, too (nobody but the table's users may take a given free zone to punch it): about
+ *       reserve x ln(zones) of them, and the next ones to be used.
  *
  * Growing: a file gets a zone when the space target grants it, or when GC has nothing to gain (gc.c), up to
  * zones_cap. Never because it is convenient: a write that finds no zone returns EFULL and its caller runs GC.

@@ -44,9 +44,9 @@ static void
 limits_init(struct wal *w, const struct wal_config *c)
 {
     w->ring_blocks = c->bytes / WAL_BLOCK;
-    /* A sixteenth is granted to nobody: it bears tickets that flushes split more often than they pay
+    /* A little is granted to nobody: it bears tickets that flushes split more often than they pay
      * for (W4). */
-    w->system_blocks = w->ring_blocks - ch_max_u64(w->ring_blocks / 16, 1);
+    w->system_blocks = w->ring_blocks - ch_max_u64(w->ring_blocks / 64, 1);
     w->user_blocks = ch_min_u64(w->ring_blocks * c->user_percent / 100, w->system_blocks);
 }
 
@@ -168,6 +168,10 @@ charge(struct wal *w, struct wal_ticket *t, uint64_t bytes)
     if (w->pos == w->sealed && t->pads > 0) {
         t->pads--;
         w->pads--;
+    }
+    if (t->bytes == 0) { /* used up: nothing can split it any more, and some never release it */
+        w->pads -= t->pads;
+        t->pads = 0;
     }
 }
 

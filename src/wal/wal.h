@@ -43,7 +43,7 @@ struct wal_ticket { uint64_t bytes, pads; }; /* pads: the log's own */
  * EFAILED after a failed write; EFULL when wal_set_full() says waiting is pointless; EBATCHSIZE when even an empty
  * log or buffer would be too small. */
 CH_NODISCARD int wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_ticket *t);
-/* Gives the rest of the ticket back. A zeroed ticket is fine. */
+/* Gives the rest of the ticket back. A zeroed ticket is fine, and so is one that is used up. */
 void wal_release(struct wal *w, struct wal_ticket *t);
 
 struct wal_part { const void *data; uint32_t bytes; };

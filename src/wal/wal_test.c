@@ -586,6 +586,11 @@ test_room_limits(struct zt *t)
     wal_release(r.wal, &a);
     wal_usage(r.wal, &used, &size);
     ZT_CHECK(t, used == 0);
+    ZT_OK(t, wal_reserve(r.wal, WAL_USER, 100, &a));
+    (void)rig_append(r.wal, &a, 1, 100 - WAL_RECORD_HEADER, CH_WAL);
+    wal_usage(r.wal, &used, &size);
+    ZT_CHECK(t,
+             a.pads == 0 && used == 2 * WAL_BLOCK); /* used up: what is active, and its padding */
     rig_fini(&r);
 }
 
