@@ -87,6 +87,8 @@ figures_compute(const struct cohort_stats *d, const struct figures_run *run, str
     f->cpu_percent = ratio(run->cpu_seconds * 100.0, run->seconds);
     f->ops_per_s = ratio(ops, run->seconds);
     f->fill = ratio((double)d->live_bytes, (double)d->zones * (double)d->zone_bytes);
+    if (d->live_bytes == 0 && d->pages > 0) /* written in place: no zones */
+        f->fill = FIGURE_ABSENT;
     f->gc_valid_ratio =
         ratio((double)d->gc_live_bytes, (double)d->gc_zones * (double)d->zone_bytes);
 }

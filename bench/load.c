@@ -5,7 +5,9 @@
  *
  * Leaf fill: keys that arrive in order leave full leaves. For an aim of P percent a share f of the
  * keys goes first and fills leaves, then the rest is spread over them and splits each in two, which
- * ends at 1 / (2 f) of full pages; so f = 1 / (2 P). What came out is measured and reported.
+ * ends at 1 / (2 f) of full pages; so f = 1 / (2 P). The rest comes in several passes, so that a leaf
+ * gets about one key a pass and its splits do not look like those of a sequence. What came out is
+ * measured and reported.
  */
 #include <stdlib.h>
 
@@ -16,6 +18,8 @@
 enum {
     LOAD_BATCH = 128,
     LOAD_BATCH_BYTES = 64 * 1024,
+    LOAD_SPARSE_BATCH = 16, /* each key touches another leaf: stay below the limit of a batch */
+    LOAD_SPARSE_PASSES = 16,
     LOAD_PART = 4 << 20 /* keys sorted at a time: 32 MiB */
 };
 
@@ -26,7 +30,7 @@ struct loader {
     uint8_t *value;
     uint64_t *keys; /* NULL: unscrambled */
     struct ch_prng rng;
-    unsigned pending;
+    unsigned pending, batch_max;
     size_t pending_bytes;
     uint64_t loaded, total, started, reported;
 };
@@ -77,7 +81,7 @@ loader_put(struct loader *l, uint64_t number)
         return rc;
     l->pending++;
     l->pending_bytes += sizeof(key) + l->c->value_bytes;
-    if (l->pending == LOAD_BATCH || l->pending_bytes >= LOAD_BATCH_BYTES)
+    if (l->pending == l->batch_max || l->pending_bytes >= LOAD_BATCH_BYTES)
         return loader_flush(l);
     return 0;
 }
@@ -86,9 +90,12 @@ loader_put(struct loader *l, uint64_t number)
 static bool
 in_pass(uint64_t number, int pass, double first_share)
 {
-    double u = (double)(gen_key_number(number ^ UINT64_C(0x5eed), true) >> 11) * 0x1p-53;
+    uint64_t hash = gen_key_number(number ^ UINT64_C(0x5eed), true);
+    double u = (double)(hash >> 11) * 0x1p-53;
 
-    return (u < first_share) == (pass == 0);
+    if (u < first_share)
+        return pass == 0;
+    return pass == 1 + (int)(hash % LOAD_SPARSE_PASSES); /* low bits: not those of u */
 }
 
 static int
@@ -145,8 +152,10 @@ bench_load_records(const struct bench_config *c, cohort_db *db, uint64_t n)
     rc = l.value == NULL || (!c->unscrambled && l.keys == NULL)
              ? CH_FAIL(COHORT_ENOMEM, "keys of %llu records", (unsigned long long)n)
              : cohort_batch_create(&l.batch);
-    for (int pass = 0; pass < (share < 1.0 ? 2 : 1) && rc == 0; pass++)
+    for (int pass = 0; pass <= (share < 1.0 ? LOAD_SPARSE_PASSES : 0) && rc == 0; pass++) {
+        l.batch_max = pass == 0 ? LOAD_BATCH : LOAD_SPARSE_BATCH;
         rc = load_pass(&l, n, pass, share);
+    }
     cohort_batch_destroy(l.batch);
     free(l.keys);
     free(l.value);

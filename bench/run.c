@@ -352,17 +352,16 @@ run_check_stall(const struct bench *b, struct bench_sample *moved, const struct 
     }
 }
 
-/* Samples the window: at[0] start, at[1] middle (drive writes only), at[2] end. */
+/* Samples the window: at[0] start, at[1] middle (drive writes only), at[2] end. `start` is from
+ * before the threads started. */
 static int
-run_watch(struct run *r, struct worker *w, struct bench_sample at[3])
+run_watch(struct run *r, struct worker *w, struct bench_sample start, struct bench_sample at[3])
 {
     struct bench *b = r->b;
-    struct bench_sample start, now, shown, moved;
+    struct bench_sample now = start, shown = start, moved = start;
     unsigned phase = 0;
-    int rc;
+    int rc = 0;
 
-    rc = bench_sample(b->db, run_ops(w, b->c.threads), &start);
-    moved = shown = now = start;
     while (rc == 0 && phase < 3) {
         unsigned next = run_phase(b, &start, &now);
 
@@ -420,6 +419,7 @@ static int
 run_threads(struct run *r, struct worker *w, struct bench_sample at[3])
 {
     uint64_t threads = r->b->c.threads, started = 0;
+    struct bench_sample start = {0};
     int rc = 0;
 
     for (uint64_t i = 0; i < threads && rc == 0; i++)
@@ -427,13 +427,15 @@ run_threads(struct run *r, struct worker *w, struct bench_sample at[3])
     /* Whole runs measure from the first operation on; the watcher decides otherwise later. */
     atomic_init(&r->measuring, r->b->c.drive_writes <= 0);
     atomic_init(&r->working, (unsigned)threads);
+    if (rc == 0)
+        rc = bench_sample(r->b->db, 0, &start);
     while (rc == 0 && started < threads) {
         rc = rt_spawn(&w[started].thread, "bench", worker_main, &w[started]);
         if (rc == 0)
             started++;
     }
     if (rc == 0)
-        rc = run_watch(r, w, at);
+        rc = run_watch(r, w, start, at);
     atomic_store_explicit(&r->stop, true, memory_order_relaxed);
     for (uint64_t i = 0; i < started; i++)
         rt_join(&w[i].thread);

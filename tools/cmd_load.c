@@ -2,7 +2,7 @@
  *
  * Lines are key, tab, value, newline, with the escapes that `dump` writes (--raw: without), or hex
  * digits with --hex; or JSON objects, one a line, with "key" or "key_hex" and "value" or "value_hex"
- * (a line that starts with '{' when --json is given). Entries are gathered into batches; a batch that
+ * (--jsonl). Entries are gathered into batches; a batch that
  * touches too many pages for one atomic write (unsorted input) is put entry by entry. Loading
  * is not atomic: after an error the lines before it may be in the database. It is durable at exit 0.
  */
@@ -26,7 +26,7 @@ struct load {
     cohort_db *db;
     FILE *in;
     const char *name;
-    bool raw;
+    bool raw, jsonl;
     cohort_batch *batch;
     struct tool_bytes text; /* bytes of the gathered entries */
     struct load_entry entries[LOAD_BATCH_ENTRIES];
@@ -185,7 +185,7 @@ load_line(struct load *l, char *line, size_t n)
         line[--n] = '\0';
     if (n == 0)
         return 0;
-    rc = l->t->json ? load_json_line(l, e, line) : load_text_line(l, e, line, n);
+    rc = l->jsonl ? load_json_line(l, e, line) : load_text_line(l, e, line, n);
     if (rc == 0)
         rc = load_check_entry(e);
     if (rc != 0) {
@@ -272,6 +272,7 @@ cmd_load(struct tool *t, int argc, char **argv)
     bool create = false;
     const struct arg own[] = {
         {"create", 0, ARG_FLAG, &create, NULL, "Creates the database when it is missing."},
+        {"jsonl", 0, ARG_FLAG, &l.jsonl, NULL, "Lines are JSON objects, as `dump --json` writes."},
         {"raw", 0, ARG_FLAG, &l.raw, NULL, "Lines as they are: a backslash is no escape."},
     };
     char **pos = NULL;

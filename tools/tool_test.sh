@@ -19,8 +19,8 @@ verdict() { # NAME CONDITION...
     else
         failed=$((failed + 1))
         echo "FAILED: $name"
-        sed 's/^/    out: /' "$dir/out" | head -5
-        sed 's/^/    err: /' "$dir/err" | head -5
+        cut -c1-300 "$dir/out" | sed 's/^/    out: /' | head -5
+        cut -c1-300 "$dir/err" | sed 's/^/    err: /' | head -5
     fi
 }
 
@@ -166,7 +166,7 @@ verdict "one line" test "$(wc -l <"$dir/odd.txt")" -eq 1
 ok "load of escapes" "*" load "$dir/odd2" "$dir/odd.txt" --create $small --quiet
 ok "escapes come back" "0a090d5c00" get "$dir/odd2" --hex 09005c0aff
 "$cohort" dump "$odd" --json --quiet >"$dir/odd.json"
-ok "load of JSON" "*" load "$dir/odd3" "$dir/odd.json" --create $small --json
+ok "load of JSON" "*" load "$dir/odd3" "$dir/odd.json" --create $small --jsonl --quiet
 ok "JSON comes back" "0a090d5c00" get "$dir/odd3" --hex 09005c0aff
 "$cohort" dump "$odd" --hex --quiet >"$dir/odd.hex"
 ok "load of hex" "*" load "$dir/odd4" "$dir/odd.hex" --create $small --hex --quiet
@@ -181,9 +181,9 @@ bad "load of nothing" "no-such-file" load "$odd" "$dir/no-such-file"
 printf '%s\tv\n' "$long_key" >"$dir/long"
 bad "load of a long key" "long line 1: key of 1901 bytes" load "$odd" "$dir/long"
 printf '{"key": "a"}\n' >"$dir/half"
-bad "JSON without value" 'no string "value"' load "$odd" "$dir/half" --json
+bad "JSON without value" 'no string "value"' load "$odd" "$dir/half" --jsonl
 printf '{"key": \n' >"$dir/broken"
-bad "broken JSON" "broken line 1: not a JSON object" load "$odd" "$dir/broken" --json
+bad "broken JSON" "broken line 1: not a JSON object" load "$odd" "$dir/broken" --jsonl
 run dump "$many" --quiet
 "$cohort" dump "$many" >/dev/full 2>"$dir/err"
 verdict "full output is an error" test $? -eq 1
@@ -210,11 +210,15 @@ ok "free again" "value of key000001" get "$many" key000001
 ok "ycsb" "*" bench ycsb --device sim:generic,bytes=128M --records 20000 --ops 20000 --threads 2 \
     --json --quiet
 json "ycsb counts" 'o[0]["ops"] == 20000 and o[0]["records"] == 20000 and o[0]["seed"] == 1'
-json "ycsb fields" 'all(k in o[0] for k in ("preset workload device model records value_bytes
- zipf_theta scrambled threads cache_bytes codec leaf_fill ops seconds ops_per_s latency_us
- payload_bytes page_writes reads_per_op hit_rate cpu_us_per_op cpu_percent rss_bytes metadata_bytes
- space_bytes live_bytes fill zones zone_bytes bytes host_bytes device_host_bytes media_bytes
- host_bytes_per_op ssd_waf flash_bytes_per_op flash_bytes_per_payload_byte").split())'
+fields="preset workload device model records value_bytes zipf_theta scrambled threads cache_bytes
+    codec leaf_fill ops seconds ops_per_s latency_us payload_bytes page_writes reads_per_op hit_rate
+    cpu_us_per_op cpu_percent rss_bytes metadata_bytes space_bytes live_bytes fill zones zone_bytes
+    bytes host_bytes device_host_bytes media_bytes host_bytes_per_op compress_ratio
+    compress_ratio_sd packed_ratio db_waf ssd_waf total_waf total_waf_with_log flash_bytes_per_op
+    flash_bytes_per_payload_byte seed"
+for field in $fields; do
+    json "ycsb field $field" "'$field' in o[0]"
+done
 json "ycsb bytes add up" 'sum(o[0]["bytes"].values()) == o[0]["host_bytes"]'
 for w in b c d e f; do
     ok "ycsb $w" "*" bench ycsb -d sim:generic,bytes=128M -w $w --records 5000 --ops 3000 \

@@ -544,6 +544,106 @@ test_page_ends(struct zt *t)
     rig_close(&r);
 }
 
+/* Goal: an id that is given out again before the cleaner is done with the end of its former page.
+ * Method: the cleaner's calls by hand, with buf_new()'s in between. */
+static void
+test_id_reused_at_once(struct zt *t)
+{
+    static struct rig r;
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct frame *fr;
+    struct buf_ref ref = {0};
+
+    rig_open(&r, t, &o);
+    fill_slots(&r, 1);
+    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+    ZT_OK(t, buf_fix(r.buf, slot_pid(&r.slots[0]), BUF_EXCLUSIVE, &ref));
+    fr = &r.buf->frames[ref.frame];
+    buf_will_change(r.buf, &ref);
+    page_init(ref.page, ref.pid, PAGE_FREE, 0, 0);
+    buf_mark_free(r.buf, &ref);
+    ZT_CHECK(t, frame_write_begin(r.buf, ref.frame) && !frame_write_begin(r.buf, ref.frame));
+    frame_renew(r.buf, ref.frame);
+    frame_write_done(r.buf, ref.frame, true);
+    ZT_CHECK(t, frame_flags(fr) == (FRAME_DIRTY | FRAME_NEW) && r.buf->dirty_new == 1);
+    page_init(ref.page, ref.pid, PAGE_LEAF, 0, TREE);
+    body_fill(ref.page, r.slots[0].counter);
+    buf_unfix(r.buf, &ref);
+    check_frames(&r);
+    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+    check_frames(&r);
+    verify_all(&r);
+    rig_close(&r);
+}
+
+/* Goal: a version stands over reads and the cleaner's copy, and falls with a change, an end, an eviction. */
+static void
+test_peek_versions(struct zt *t)
+{
+    static struct rig r;
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct buf_peek p;
+    page_id pid;
+    uint32_t f;
+
+    rig_open(&r, t, &o);
+    fill_slots(&r, 3);
+    pid = slot_pid(&r.slots[0]);
+    ZT_OK(t, buf_peek(r.buf, pid, &p));
+    ZT_CHECK(t, body_good(p.page, pid) && buf_peek_valid(r.buf, &p));
+    ZT_OK(t, page_verify(&r, &r.slots[0]));
+    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+    ZT_CHECK(t, buf_peek_valid(r.buf, &p)); /* C6 */
+    ZT_OK(t, page_change(&r, &r.slots[0]));
+    ZT_CHECK(t, !buf_peek_valid(r.buf, &p));
+
+    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+    ZT_OK(t, buf_peek(r.buf, pid, &p));
+    f = table_find(r.buf, pid)->frame1 - 1;
+    ZT_CHECK(t, frame_try_evict(r.buf, f));
+    frame_put(r.buf, f);
+    ZT_CHECK(t, !buf_peek_valid(r.buf, &p));
+    ZT_OK(t, buf_peek(r.buf, pid, &p)); /* reads it in again */
+    ZT_CHECK(t, body_good(p.page, pid) && buf_peek_valid(r.buf, &p));
+
+    ZT_OK(t, page_end(&r, &r.slots[0]));
+    ZT_CHECK(t, !buf_peek_valid(r.buf, &p));
+    rig_close(&r);
+}
+
+/* Goal: destroying the cache drops what was written and not published: slots are nobody's, pages as before.
+ * And a page that is written twice has a history. */
+static void
+test_drop(struct zt *t)
+{
+    static struct rig r;
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct zone_info info;
+    struct buf_ref ref = {0};
+    bool did = false;
+
+    rig_open(&r, t, &o);
+    fill_slots(&r, 4);
+    for (unsigned i = 0; i < 2; i++) {
+        ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+        ZT_OK(t, page_change(&r, &r.slots[1]));
+    }
+    ZT_OK(t, buf_fix(r.buf, slot_pid(&r.slots[1]), BUF_SHARED, &ref));
+    ZT_CHECK(t, page_death_time(ref.page, wal_end(r.wal)) != CH_LSN_MAX);
+    buf_unfix(r.buf, &ref);
+    ZT_OK(t, buf_clean_step(r.buf, CH_LSN_MAX, &did));
+    ZT_CHECK(t, did && r.buf->writing == 1);
+    buf_destroy(r.buf);
+    for (zone_id z = 0; z < zone_count(store_zones(r.store)); z++) {
+        zone_info(store_zones(r.store), z, &info);
+        ZT_CHECK(t, info.inflight == 0);
+    }
+    rig_open_buf(&r);
+    r.slots[1].counter--;
+    verify_all(&r);
+    rig_close(&r);
+}
+
 /* Goal: recovery's fix: an absent page is zeroes and leaves no trace unless it is changed. */
 static void
 test_fix_any(struct zt *t)
@@ -575,6 +675,8 @@ test_fix_any(struct zt *t)
     ZT_CHECK(t, found);
     buf_unfix(r.buf, &ref);
     verify_all(&r);
+    buf_stop(r.buf);
+    check_frames(&r);
     rig_close(&r);
 }
 
@@ -610,7 +712,14 @@ test_try_and_prefetch(struct zt *t)
     buf_counts(r.buf, &after);
     ZT_CHECK(t, after.misses - before.misses == 15);
     buf_unfix(r.buf, &ref);
-    verify_all(&r);
+    for (unsigned i = 0; i < 2;
+         i++) { /* the first use is what it was read for, the second makes it hot */
+        struct frame *fr = &r.buf->frames[table_find(r.buf, pids[1])->frame1 - 1];
+
+        ZT_CHECK(t, fr->ref == (i == 0 ? REF_PREFETCHED : REF_COLD));
+        verify_all(&r);
+        ZT_CHECK(t, fr->ref == (i == 0 ? REF_COLD : REF_HOT));
+    }
     buf_counts(r.buf, &before);
     ZT_CHECK(t, before.misses == after.misses);
     check_frames(&r);
@@ -653,9 +762,11 @@ test_no_needless_writes(struct zt *t)
     bool did;
 
     rig_open(&r, t, &o);
-    fill_slots(&r, 400);
-    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+    fill_slots(&r, 300);
+    for (unsigned i = 0; i < 10; i++)
+        ZT_OK(t, buf_clean_step(r.buf, 0, &did));
     store_counts(r.store, &before);
+    ZT_CHECK(t, before.page_writes == 0);
     for (unsigned i = 0; i < 2000; i++) { /* everything fits: no page need ever be written */
         ZT_OK(t, page_change(&r, &r.slots[zt_below(t, 300)]));
         if (i % 64 == 0)
@@ -727,6 +838,7 @@ test_device_errors(struct zt *t)
         ZT_STATUS(t, buf_admit(r.buf, false), buf_error(r.buf));
     }
     ZT_CHECK(t, buf_clean_until(r.buf, CH_LSN_MAX) != 0);
+    ZT_CHECK(t, atomic_load_explicit(&r.buf->writing, memory_order_relaxed) == 0); /* C5 */
     ZT_CHECK(t, buf_error(r.buf) != 0 && r.buf->error_text[0] != '\0');
     dev_fault_set(r.dev, &none);
     ZT_CHECK(t, buf_clean_until(r.buf, CH_LSN_MAX) != 0); /* sticky */
@@ -824,7 +936,7 @@ worker_main(void *arg)
 {
     struct worker *k = arg;
 
-    for (unsigned i = 0; i < 1500 && k->rc == 0; i++) {
+    for (unsigned i = 0; i < (k->number == THREADS ? 400 : 1500) && k->rc == 0; i++) {
         k->rc = worker_step(k);
         /* Another thread's end of the page came between: fine. */
         if (k->rc == COHORT_NOTFOUND)
@@ -887,11 +999,43 @@ test_threads(struct zt *t)
     rig_close(&r);
 }
 
+/* Goal: threads that ask for the same missing page at once get one frame of it between them.
+ * Method: a slow device, a few pages more than frames. */
+static void
+test_load_races(struct zt *t)
+{
+    static struct rig r;
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 16, 8, 100, false, true};
+    struct dev_fault_plan slow = {.slow_ns = 20000};
+    static struct worker workers[THREADS];
+
+    rig_open(&r, t, &o);
+    fill_slots(&r, 20);
+    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+    dev_fault_set(r.dev, &slow);
+    for (unsigned i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.r = &r, .number = THREADS}; /* no births, no ends */
+        ch_prng_init(&workers[i].rng, t->seed * 13 + i);
+        ZT_OK(t, rt_spawn(&workers[i].thread, "worker", worker_main, &workers[i]));
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        rt_join(&workers[i].thread);
+        ZT_STATUS(t, workers[i].rc, 0);
+    }
+    verify_all(&r);
+    buf_stop(r.buf);
+    check_frames(&r);
+    rig_close(&r);
+}
+
 static const struct zt_case CASES[] = {
     {"model", test_model, 12},
     {"oldest_dirty", test_oldest_dirty, 20},
     {"settling", test_settling, 1},
     {"page_ends", test_page_ends, 1},
+    {"id_reused_at_once", test_id_reused_at_once, 1},
+    {"peek_versions", test_peek_versions, 1},
+    {"drop", test_drop, 1},
     {"fix_any", test_fix_any, 1},
     {"try_and_prefetch", test_try_and_prefetch, 1},
     {"all_frames_latched", test_all_frames_latched, 4},
@@ -900,6 +1044,7 @@ static const struct zt_case CASES[] = {
     {"device_errors", test_device_errors, 16},
     {"read_error", test_read_error, 1},
     {"threads", test_threads, 12},
+    {"load_races", test_load_races, 6},
 };
 
 int

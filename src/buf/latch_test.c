@@ -202,8 +202,48 @@ test_versions(struct zt *t)
     latch_lot_fini(&lot);
 }
 
+struct sleeper {
+    struct latch_lot lot;
+    struct latch latch;
+};
+
+static void
+sleeper_main(void *arg)
+{
+    struct sleeper *s = arg;
+
+    latch_shared(&s->lot, &s->latch);
+    latch_unlock_shared(&s->lot, &s->latch);
+}
+
+/* Goal: each way of giving X up wakes a reader that has parked. */
+static void
+test_wakes(struct zt *t)
+{
+    static struct sleeper s;
+    struct rt_thread thread;
+
+    latch_lot_init(&s.lot);
+    for (unsigned how = 0; how < 3; how++) {
+        s.latch.word = 0;
+        latch_excl(&s.lot, &s.latch);
+        ZT_OK(t, rt_spawn(&thread, "sleeper", sleeper_main, &s));
+        while ((atomic_load_explicit(&s.latch.word, memory_order_relaxed) & LATCH_WAITERS) == 0)
+            rt_yield();
+        if (how == 2)
+            latch_downgrade(&s.lot, &s.latch);
+        else
+            latch_unlock_excl(&s.lot, &s.latch, how == 0);
+        rt_join(&thread);
+        if (how == 2)
+            latch_unlock_shared(&s.lot, &s.latch);
+    }
+    latch_lot_fini(&s.lot);
+}
+
 static const struct zt_case CASES[] = {
     {"versions", test_versions, 1},
+    {"wakes", test_wakes, 10},
     {"threads", test_threads, 10},
 };
 

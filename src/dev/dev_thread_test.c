@@ -172,10 +172,56 @@ test_threads_through_wrappers(struct zt *t)
     dev_close(d);
 }
 
+enum {
+    REFUSED = 200
+};
+
+static void
+count_refused(void *arg)
+{
+    struct worker *w = arg;
+    static const struct dev_req PROTO = {.op = DEV_READ, .off = UINT64_C(1) << 40, .len = B};
+    struct dev_req reqs[REFUSED];
+
+    for (int i = 0; i < STEPS && w->ok; i++) {
+        for (int r = 0; r < REFUSED; r++) {
+            reqs[r] = PROTO;
+            reqs[r].buf = w->buf;
+        }
+        w->ok = dev_io(w->dev, reqs, REFUSED) == COHORT_EIO;
+    }
+}
+
+/* No count is lost when threads do nothing but count: all their requests are out of range. */
+static void
+test_counters_under_contention(struct zt *t)
+{
+    struct worker w[THREADS];
+    struct dev_counts counts;
+    struct dev *d = NULL;
+    uint8_t *buf = ch_alloc_aligned(B);
+
+    ZT_CHECK(t, buf != NULL);
+    ZT_OK(t, dev_open("sim:bytes=16M,superblock=256K", 0, 0, &d));
+    for (unsigned i = 0; i < THREADS; i++) {
+        w[i] = (struct worker){.dev = d, .ok = true, .buf = buf};
+        ZT_OK(t, rt_spawn(&w[i].thread, "counter", count_refused, &w[i]));
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        rt_join(&w[i].thread);
+        ZT_CHECK(t, w[i].ok);
+    }
+    dev_counts(d, &counts);
+    ZT_CHECK(t, counts.reads == (uint64_t)THREADS * STEPS * REFUSED);
+    dev_close(d);
+    ch_free_aligned(buf);
+}
+
 static const struct zt_case CASES[] = {
     {"threads_on_a_file", test_threads_on_a_file, 1},
     {"threads_on_a_simulated_drive", test_threads_on_a_simulated_drive, 2},
     {"threads_through_wrappers", test_threads_through_wrappers, 1},
+    {"counters_under_contention", test_counters_under_contention, 1},
 };
 
 int

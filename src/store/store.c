@@ -554,6 +554,8 @@ store_create(const struct store_config *cfg, struct store **out)
         s->zones_cap =
             (uint32_t)ch_min_u64(s->zones_cap, (bytes - cfg->zones_base) / cfg->zone_bytes);
     s->gc.victim = CH_ZONE_NONE;
+    /* A guess until batches are written. */
+    atomic_init(&s->slot_permille, cfg->codec == PACK_NONE ? 1000 : 1150);
     rt_mutex_init(&s->lock, RT_RANK_GC, 0);
     rc = create_tables(s);
     if (rc == 0)

@@ -90,8 +90,10 @@ struct store {
     struct packer *readers[STORE_READERS]; /* NULL when the codec needs no context */
     _Atomic uint32_t readers_free;         /* bit i: readers[i] is free; acquire with release */
 
-    /* Hints for admission, renewed by store_census(); relaxed, partner: store_has_room, wanted. */
+    /* Hints for admission, renewed by store_census() and oop_store(); relaxed, partner: store_has_room, wanted. */
     _Atomic uint32_t zones_out; /* META, RETIRED and bad ones */
+    _Atomic uint32_t
+        slot_permille;          /* slot bytes per 1000 image bytes: what packing loses, lately */
     _Atomic uint32_t gc_active; /* a victim is being moved */
     /* Publications and frees so far; relaxed: only whether it moved counts (gc.c). */
     _Atomic uint64_t changes;

@@ -26,6 +26,10 @@
 #include "base/log.h"
 #include "page/page.h"
 
+enum {
+    ROOM_PERCENT = 97, /* of the zones that data may have, at most filled */
+};
+
 /* ---- growing and backing ---- */
 
 uint64_t
@@ -224,6 +228,18 @@ abandon_failed(struct store *s, enum zone_stream stream, const struct zone_span 
     store_census(s);
 }
 
+/* A running mean of what packing loses, over some 32 writes. */
+static void
+note_packing(struct store *s, const struct pack_plan *plan)
+{
+    uint64_t now = (uint64_t)plan->slot_count * CH_SLOT_BYTES * 1000 / plan->image_total;
+    uint32_t old = atomic_load_explicit(&s->slot_permille, memory_order_relaxed);
+
+    atomic_store_explicit(&s->slot_permille,
+                          (uint32_t)((31 * (uint64_t)old + ch_min_u64(now, 4000)) / 32),
+                          memory_order_relaxed);
+}
+
 int
 oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
           const struct pack_plan *plan, unsigned n, struct zone_span *spans, unsigned *span_count)
@@ -242,6 +258,7 @@ oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
         rc = dev_io(s->cfg.dev, s->w.reqs, k);
         if (rc == 0) {
             *span_count = k;
+            note_packing(s, plan);
             return 0;
         }
         abandon_failed(s, stream, spans, k);
@@ -308,11 +325,11 @@ oop_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
     uint64_t usable = zones > out ? (zones - out) * s->cfg.zone_bytes : 0;
     uint64_t batch =
         (uint64_t)s->cfg.batch_pages * CH_SLOT_BYTES; /* new images beside the old ones */
-    /* What packing may lose; and GC must gain a little from the fullest zones. */
-    unsigned percent = s->cfg.codec == PACK_NONE ? 97 : 85;
+    uint64_t permille = atomic_load_explicit(&s->slot_permille, memory_order_relaxed);
+    /* As many slots as the live images would take; and the fullest zones must be worth collecting. */
+    uint64_t live = zone_live_total(s->zones) / 1000 * ch_max_u64(permille, 1000);
 
-    return zone_live_total(s->zones) + (dirty_new + new_pages) * CH_SLOT_BYTES + batch <=
-           usable / 100 * percent;
+    return live + (dirty_new + new_pages) * CH_SLOT_BYTES + batch <= usable / 100 * ROOM_PERCENT;
 }
 
 static int

@@ -42,7 +42,7 @@ run_model(struct zt *t, const struct world_options *o, unsigned steps)
             break;
         case 6:
             if (zt_below(t, 10) == 0)
-                world_free_pages(w, 1 + (unsigned)zt_below(t, 40));
+                ZT_OK(t, world_free_pages(w, 1 + (unsigned)zt_below(t, 40)));
             break;
         default:
             gc_step(w, false);
@@ -99,25 +99,50 @@ test_model_inplace(struct zt *t)
     run_model(t, &o, 300);
 }
 
-/* Goal: after a power cut each page is in its last durable state or a later one, and the store goes on. Method: cuts at
- * random moments, with GC, frees and batches under way, over a drive that loses, tears and garbles what was not flushed. */
+/* Random steps until the power goes. */
+static int
+crash_steps(struct world *w, unsigned steps)
+{
+    struct zt *t = w->t;
+    int rc = 0;
+
+    for (unsigned i = 0; i < steps && rc == 0; i++) {
+        rc = world_write_random(w, 1 + (unsigned)zt_below(t, 64), 50);
+        if (rc == 0 && zt_below(t, 3) == 0)
+            rc = world_publish(w, zt_below(t, 4) == 0);
+        if (rc == 0 && zt_below(t, 8) == 0)
+            rc = world_free_pages(w, (unsigned)zt_below(t, 64));
+        for (uint64_t k = zt_below(t, 4); k > 0 && rc == 0; k--) {
+            bool did;
+
+            rc = store_gc_step(w->store, zt_below(t, 4) == 0, &did);
+            rc = rc == COHORT_EFULL ? 0 : rc;
+        }
+    }
+    return rc;
+}
+
+/* Goal: after a power cut each page is in its last durable state or a later one, and the store goes on. Method: cuts
+ * between two requests or in the midst of one step's, with GC, frees and batches under way, over a drive that loses, tears
+ * and garbles what was not flushed. */
 static void
 run_crash(struct zt *t, const struct world_options *o)
 {
     struct world *w = world_open(t, o);
 
-    for (unsigned crash = 0; crash < 6; crash++) {
-        unsigned steps = (unsigned)zt_below(t, 120);
+    for (unsigned crash = 0; crash < 12; crash++) {
+        struct dev_fault_plan plan = {.code = COHORT_EIO};
+        bool midst = zt_below(t, 4) != 0;
+        int rc;
 
-        for (unsigned i = 0; i < steps; i++) {
-            ZT_OK(t, world_write_random(w, 1 + (unsigned)zt_below(t, 64), 50));
-            if (zt_below(t, 3) == 0)
-                ZT_OK(t, world_publish(w, zt_below(t, 4) == 0));
-            if (zt_below(t, 8) == 0)
-                world_free_pages(w, (unsigned)zt_below(t, 64));
-            if (zt_below(t, 3) == 0)
-                gc_step(w, zt_below(t, 8) == 0);
+        ZT_OK(t, crash_steps(w, (unsigned)zt_below(t, 40)));
+        if (midst) {
+            plan.stop_after_writes = 1 + zt_below(t, 200);
+            w->faulty = true;
+            dev_fault_set(w->dev, &plan);
         }
+        rc = crash_steps(w, 100);
+        ZT_CHECK(t, rc == 0 || (midst && (rc == COHORT_EFAILED || rc == COHORT_EIO)));
         world_crash(w, zt_below(t, UINT64_MAX));
     }
     ZT_OK(t, world_publish(w, true));
@@ -164,9 +189,16 @@ test_crash_inplace_torn(struct zt *t)
         if (n > 0) {
             ZT_OK(t, world_prepare(w, pids, n));
             w->faulty = true;
-            plan.stop_after_writes = 1 + zt_below(t, n + 2);
+            plan.stop_after_writes = 1 + zt_below(t, n + 4);
             dev_fault_set(w->dev, &plan);
-            (void)!world_submit(w, false);
+            /* Two batches, so that the second may be torn while the first one's homes are new. */
+            w->page_count = n / 2;
+            if (n / 2 == 0 || world_submit(w, false) == 0) {
+                memmove(w->pages, w->pages + n / 2, (n - n / 2) * sizeof(w->pages[0]));
+                memmove(w->versions, w->versions + n / 2, (n - n / 2) * sizeof(w->versions[0]));
+                w->page_count = n - n / 2;
+                (void)!world_submit(w, false);
+            }
         }
         world_crash(w, zt_below(t, UINT64_MAX));
     }
@@ -205,6 +237,13 @@ test_inplace_retired_batch(struct zt *t)
     /* The batch's own copy damaged: not used either. */
     sim_drive_poke(w->drive, first + pids[2] * CH_PAGE_BYTES, garbage, sizeof(garbage));
     sim_drive_poke(w->drive, w->cfg.zones_base + 2 * CH_PAGE_BYTES, garbage, sizeof(garbage));
+    ZT_OK(t, store_repair(w->store, &repaired));
+    ZT_CHECK(t, repaired == 0);
+    /* Nor a batch whose header is damaged, be it in its padding. */
+    for (unsigned i = 0; i < 2; i++)
+        sim_drive_poke(w->drive, w->cfg.zones_base + i * UINT64_C(257) * CH_PAGE_BYTES + 4000,
+                       garbage, 8);
+    sim_drive_poke(w->drive, first + pids[1] * CH_PAGE_BYTES, garbage, sizeof(garbage));
     ZT_OK(t, store_repair(w->store, &repaired));
     ZT_CHECK(t, repaired == 0);
     world_close(w);
@@ -272,9 +311,9 @@ test_write_errors(struct zt *t)
 
 /* Goal: full is an error that leaves everything readable, and frees end it. */
 static void
-run_full(struct zt *t, enum pack_codec codec)
+run_full(struct zt *t, enum pack_codec codec, bool half)
 {
-    struct world_options o = {.codec = codec, .zones = 24, .zone_slots = 32};
+    struct world_options o = {.codec = codec, .half = half, .zones = 24, .zone_slots = 32};
     struct world *w = world_open(t, &o);
     int rc = 0;
 
@@ -295,7 +334,7 @@ run_full(struct zt *t, enum pack_codec codec)
     world_check(w);
     world_read_all(w);
     for (unsigned i = 0; i < 12; i++)
-        world_free_pages(w, w->used_count / 12);
+        ZT_OK(t, world_free_pages(w, w->used_count / 12));
     ZT_CHECK(t, store_has_room(w->store, 0, 16));
     for (unsigned i = 0; i < 50; i++)
         ZT_OK(t, world_write_random(w, 16, 0));
@@ -308,13 +347,20 @@ run_full(struct zt *t, enum pack_codec codec)
 static void
 test_full_raw(struct zt *t)
 {
-    run_full(t, PACK_NONE);
+    run_full(t, PACK_NONE, false);
 }
 
 static void
 test_full_lz4(struct zt *t)
 {
-    run_full(t, PACK_LZ4);
+    run_full(t, PACK_LZ4, false);
+}
+
+/* Images that pack one to a slot: GC must see that it gains nothing, and admission that half full is full. */
+static void
+test_full_unpackable(struct zt *t)
+{
+    run_full(t, PACK_LZ4, true);
 }
 
 static void
@@ -332,7 +378,7 @@ test_full_inplace(struct zt *t)
     }
     ZT_STATUS(t, rc, COHORT_EFULL);
     ZT_CHECK(t, w->used_count == homes - 1); /* page 0 is none */
-    world_free_pages(w, 1);
+    ZT_OK(t, world_free_pages(w, 1));
     ZT_CHECK(t, store_has_room(w->store, 0, 1));
     ZT_OK(t, world_new_page(w, &pid));
     world_check(w);
@@ -442,10 +488,16 @@ test_growable(struct zt *t)
         gc_step(w, false);
         check_target(w);
     }
+    /* The same when nobody collects but writes that found no room. */
+    for (unsigned i = 0; i < 200; i++) {
+        ZT_OK(t, world_write_random(w, 1 + (unsigned)zt_below(t, 64), 10));
+        ZT_OK(t, world_publish(w, zt_below(t, 2) == 0));
+        check_target(w);
+    }
     ZT_CHECK(t, zone_count(store_zones(w->store)) > 8);
     world_check(w);
     for (unsigned i = 0; i < 20; i++)
-        world_free_pages(w, w->used_count / 8);
+        ZT_OK(t, world_free_pages(w, w->used_count / 8));
     ZT_OK(t, world_publish(w, true));
     for (unsigned i = 0; i < 2000 && did; i++) {
         ZT_OK(t, wal_flush(w->wal, wal_end(w->wal)));
@@ -576,6 +628,7 @@ main(int argc, char **argv)
         {"write_errors", test_write_errors, 6},
         {"full_raw", test_full_raw, 3},
         {"full_lz4", test_full_lz4, 3},
+        {"full_unpackable", test_full_unpackable, 3},
         {"full_inplace", test_full_inplace, 1},
         {"gc_damaged_image", test_gc_damaged_image, 6},
         {"growable", test_growable, 3},

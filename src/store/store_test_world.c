@@ -28,6 +28,8 @@ world_fill(const struct world *w, void *page, page_id pid, uint32_t version)
     /* Mostly compressible, some not at all. */
     random = ch_prng_below(&rng, 16) == 0 ? CH_PAGE_BYTES - BODY_AT
                                           : ch_prng_below(&rng, CH_PAGE_BYTES - BODY_AT);
+    if (w->half)
+        random = CH_PAGE_BYTES / 2 + ch_prng_below(&rng, 200);
     ch_prng_fill(&rng, p + BODY_AT, random);
     memset(p + BODY_AT + random, (int)(version & 0xff), CH_PAGE_BYTES - BODY_AT - random);
 }
@@ -102,6 +104,7 @@ world_open(struct zt *t, const struct world_options *o)
 
     ZT_CHECK(t, w != NULL);
     w->t = t;
+    w->half = o->half;
     w->events = calloc(WORLD_EVENTS, sizeof(*w->events));
     w->bufs = ch_alloc_aligned((size_t)CH_BATCH_MAX * CH_PAGE_BYTES);
     ZT_CHECK(t, w->events != NULL && w->bufs != NULL);
@@ -160,24 +163,25 @@ flight_get(struct world *w)
         for (unsigned i = 0; i < WORLD_FLIGHTS; i++)
             if (!w->flights[i].busy)
                 return &w->flights[i];
-        ZT_OK(w->t, world_publish(w, true));
+        if (world_publish(w, true) != 0)
+            break;
     }
-    ZT_CHECK(w->t, false);
     return NULL;
 }
 
 /* The engine's log record of the change: gives the page its LSN, durable before the write (S2). */
-static lsn_t
-log_change(struct world *w, page_id pid)
+static int
+log_change(struct world *w, page_id pid, lsn_t *lsn)
 {
     struct wal_ticket t = {0};
     struct wal_part part = {.data = &pid, .bytes = sizeof(pid)};
-    lsn_t lsn;
+    int rc = wal_reserve(w->wal, WAL_USER, WAL_RECORD_HEADER + sizeof(pid), &t);
 
-    ZT_OK(w->t, wal_reserve(w->wal, WAL_USER, WAL_RECORD_HEADER + sizeof(pid), &t));
-    lsn = wal_append(w->wal, &t, RECORD_TEST, CH_WAL, &part, 1);
+    if (rc != 0)
+        return rc;
+    *lsn = wal_append(w->wal, &t, RECORD_TEST, CH_WAL, &part, 1);
     wal_release(w->wal, &t);
-    return lsn;
+    return 0;
 }
 
 static void
@@ -204,10 +208,14 @@ world_prepare(struct world *w, const page_id *pids, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         uint8_t *p = w->bufs + (size_t)i * CH_PAGE_BYTES;
+        lsn_t lsn = 0;
+        int rc = log_change(w, pids[i], &lsn);
 
+        if (rc != 0)
+            return rc;
         w->versions[i] = ++w->next_version;
         world_fill(w, p, pids[i], w->versions[i]);
-        page_set_lsn(p, log_change(w, pids[i]));
+        page_set_lsn(p, lsn);
         if (zt_below(w->t, 2) == 0)
             page_note_write(p, page_lsn(p));
         w->pages[i] = (struct store_page){.pid = pids[i], .lsn = page_lsn(p), .page = p};
@@ -222,6 +230,8 @@ world_submit(struct world *w, bool collect)
     struct world_flight *f = flight_get(w);
     int rc = 0;
 
+    if (f == NULL)
+        return COHORT_EFAILED;
     for (unsigned i = 0; i < w->page_count; i++)
         w->tried[w->pages[i].pid] = w->versions[i];
     for (unsigned tries = 0; rc == 0; tries++) {
@@ -229,8 +239,9 @@ world_submit(struct world *w, bool collect)
         rc = store_write(w->store, w->pages, w->page_count, zt_below(w->t, 2) == 0, &f->batch);
         if (rc == 0)
             note_written(w, f);
-        if (rc != COHORT_EFULL || !collect || tries > 5000)
+        if (rc != COHORT_EFULL || !collect)
             break;
+        ZT_CHECK(w->t, tries < 2000); /* neither room nor EFULL of the collector */
         rc = world_publish(w, true);
         if (rc == 0)
             rc = world_collect(w);
@@ -339,11 +350,12 @@ world_publish(struct world *w, bool force)
     return 0;
 }
 
-void
+int
 world_free_pages(struct world *w, unsigned n)
 {
     page_id pids[2 * CH_BATCH_MAX]; /* more than fits into one MAP record */
     unsigned k = 0;
+    int rc;
 
     for (unsigned i = 0; i < n && k < CH_ARRAY_LEN(pids); i++) {
         page_id pid = random_page(w);
@@ -354,11 +366,10 @@ world_free_pages(struct world *w, unsigned n)
         w->used_count--;
         pids[k++] = pid;
     }
-    if (k == 0)
-        return;
-    ZT_OK(w->t, store_pid_free(w->store, pids, k));
-    for (unsigned i = 0; i < k; i++)
+    rc = store_pid_free(w->store, pids, k);
+    for (unsigned i = 0; i < k && rc == 0; i++)
         event_add(w, pids[i], 0);
+    return rc;
 }
 
 int
@@ -536,7 +547,7 @@ world_crash(struct world *w, uint64_t seed)
 
     sim_drive_crash(w->drive, seed);
     wal_destroy(w->wal);
-    store_destroy(w->store);
+    store_destroy(w->store); /* with batches in flight, as the process would end */
     dev_close(w->dev);
     w->wal = NULL;
     w->store = NULL;

@@ -41,6 +41,7 @@ struct world {
     struct store *store;
     struct store_config cfg;
     uint64_t host_base; /* the drive's counter when the device was opened */
+    bool half;          /* see struct world_options */
     bool faulty;        /* requests were made to fail: the drive has seen less than was counted */
     uint32_t epoch;
     lsn_t epoch_start;
@@ -65,6 +66,7 @@ struct world_options {
     enum pack_codec codec;
     uint32_t zones, zone_slots;
     bool volatile_cache;
+    bool half; /* pages that compress to a little more than half a slot: hopeless to pack */
     bool file; /* zones = most that it may grow to */
 };
 
@@ -78,6 +80,7 @@ uint32_t world_version(struct world *w, const void *page, page_id pid);
 
 /* Writes the given pages (not in flight) as new versions into a free flight; makes room by GC if `collect`. */
 int world_write(struct world *w, const page_id *pids, unsigned n, bool collect);
+/* All of these return the error of a log or device that fails by plan. */
 /* Its two halves: new versions made and logged; the store's part. */
 int world_prepare(struct world *w, const page_id *pids, unsigned n);
 int world_submit(struct world *w, bool collect);
@@ -88,7 +91,7 @@ unsigned world_draw(struct world *w, page_id *pids, unsigned n);
 int world_new_page(struct world *w, page_id *out);
 /* Publishes what is ready; all of it, by a flush, if `force`. */
 int world_publish(struct world *w, bool force);
-void world_free_pages(struct world *w, unsigned n);
+int world_free_pages(struct world *w, unsigned n);
 /* One urgent GC step; EFULL when nothing can be gained. */
 int world_collect(struct world *w);
 /* Reads one page and compares it with the model. */

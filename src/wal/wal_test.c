@@ -394,6 +394,7 @@ test_cut_off_record_is_dropped(struct zt *t)
 {
     struct rig r;
     struct model m;
+    uint8_t whole[WAL_BLOCK];
     lsn_t tail;
 
     rig_init(t, &r, DRIVE, RING, BUFFER);
@@ -402,6 +403,7 @@ test_cut_off_record_is_dropped(struct zt *t)
     ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
     ZT_OK(t, model_append(&r, &m, WAL_USER, 9000));
     ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
+    sim_drive_peek(r.drive, RIG_BASE + 2 * WAL_BLOCK, whole, sizeof(whole));
     damage(t, &r, 2 * WAL_BLOCK);
     rig_crash(t, &r);
     rig_dev_open(t, &r);

@@ -326,6 +326,39 @@ test_wake(struct zt *t)
     rig_fini(&r);
 }
 
+/* Goal: a single reservation that waits for ring room wakes the checkpoint thread, and the cut lets it through. */
+static void
+test_waiter_wakes_pressure(struct zt *t)
+{
+    struct worker pressure = {0}, waiter = {0};
+    uint64_t began = rt_now_ns(), used, size;
+    struct wal_ticket hold = {0};
+    struct rig r;
+    lsn_t end = 0;
+
+    rig_init(t, &r, DRIVE, RING, RING);
+    do { /* to just below the users' limit */
+        ZT_OK(t, rig_log(r.wal, WAL_USER, 0, 4000, &end));
+        ZT_OK(t, wal_flush(r.wal, end));
+        wal_usage(r.wal, &used, &size);
+    } while (used < size * 3 / 4 - 4 * WAL_BLOCK);
+    ZT_OK(t, wal_reserve(r.wal, WAL_USER, 100, &hold)); /* keeps the waiter from fitting */
+    pressure.rig = waiter.rig = &r;
+    waiter.commits = 1;
+    waiter.bytes_max = 4000;
+    waiter.flush_one_in = 1;
+    ZT_OK(t, rt_spawn(&pressure.thread, "log-pressure", pressure_run, &pressure));
+    rt_sleep_ns(5000000); /* most likely it waits by now */
+    ZT_OK(t, rt_spawn(&waiter.thread, "log-waiter", worker_run, &waiter));
+    rt_join(&pressure.thread);
+    ZT_CHECK(t, pressure.rc == 1 && rt_now_ns() - began < WAIT_NS / 2);
+    wal_truncate(r.wal, wal_durable(r.wal));
+    rt_join(&waiter.thread);
+    ZT_CHECK(t, waiter.rc == 0 && waiter.acked == 1);
+    wal_release(r.wal, &hold);
+    rig_fini(&r);
+}
+
 struct forcer {
     struct rt_thread thread;
     struct rig *rig;
@@ -376,6 +409,7 @@ static const struct zt_case cases[] = {
     {"room_is_made", test_room_is_made, 10},
     {"waiters_leave", test_waiters_leave, 8},
     {"wake", test_wake, 6},
+    {"waiter_wakes_pressure", test_waiter_wakes_pressure, 3},
     {"buffer_holds", test_buffer_holds, 4},
     {"force_is_shared", test_force_is_shared, 2},
 };
