@@ -122,6 +122,7 @@ int bench_commit(struct tool *t, int argc, char **argv);
 int bench_memory(struct tool *t, int argc, char **argv);
 int bench_space(struct tool *t, int argc, char **argv);
 int bench_table1(struct tool *t, int argc, char **argv);
+int bench_demo(struct tool *t, int argc, char **argv);
 int bench_compare_lmdb(struct tool *t, int argc, char **argv);
 int bench_compare_fio(struct tool *t, int argc, char **argv);
 

@@ -142,7 +142,7 @@ reader_main(void *arg)
         if (rc != 0)
             break;
         memcpy(copy, v.mv_data, ch_min_u64(v.mv_size, sizeof(copy))); /* as cohort_get() copies */
-        r->sink += (uint8_t)copy[0] + rt_now_ns() - started; /* timed as Cohort's are */
+        r->sink += (uint8_t)copy[0] + rt_now_ns() - started;          /* timed as Cohort's are */
         r->ops++;
     }
     if (txn != NULL)
@@ -188,8 +188,8 @@ compare_rounds(struct bench *b, struct lmdb *m, uint64_t rounds, double *ours, d
     struct zipf z;
     int rc;
 
-    rc = readers == NULL ? CH_FAIL(COHORT_ENOMEM, "threads")
-                         : zipf_init(&z, b->records, b->c.theta);
+    rc =
+        readers == NULL ? CH_FAIL(COHORT_ENOMEM, "threads") : zipf_init(&z, b->records, b->c.theta);
     for (uint64_t i = 0; i < rounds + 1 && rc == 0; i++) {
         uint64_t at = i == 0 ? 0 : i - 1; /* round 0 warms up and is overwritten */
         struct bench_result r = {0};

@@ -15,7 +15,7 @@ bench_config_init(struct bench_config *c, struct tool *t)
         .seed = 1,
         .scan_max = 100,
         .theta = 0.99,
-        .compressibility = 0.27, /* LZ4 makes 0.41 of such pages, as of the paper's YCSB */
+        .compressibility = 0.28, /* LZ4 makes 0.41 of such pages, as of the paper's YCSB */
         .leaf_fill = 100.0,
     };
 }
@@ -111,7 +111,7 @@ bench_args(struct bench_config *c, int argc, char **argv, const struct arg *extr
         {"drive-writes", 0, ARG_REAL, &c->drive_writes, NULL, "... so many times the device."},
         {"cache", 0, ARG_TEXT, &cache, NULL, "Page cache: size, or % of the data pages."},
         {"compressibility", 0, ARG_REAL, &c->compressibility, NULL,
-         "Random part of a value, 0 to 1 (0.27)."},
+         "Random part of a value, 0 to 1 (0.28)."},
         {"leaf-fill", 0, ARG_REAL, &c->leaf_fill, NULL, "Aim of the load in percent (100)."},
         {"scan-max", 0, ARG_U64, &c->scan_max, NULL, "Longest scan of workload e (100)."},
         {"load-only", 0, ARG_FLAG, &c->load_only, NULL, "Load and stop."},

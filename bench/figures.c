@@ -67,9 +67,8 @@ compute_waf(const struct cohort_stats *d, struct figures *f)
     f->total_waf_with_log = media_ratio(d, pages);
     f->compress_ratio = ratio((double)d->page_write_stored, pages);
     /* Padding is counted for user and GC batches together: take it in proportion. */
-    f->packed_ratio =
-        moved > 0.0 ? ratio((double)d->page_write_stored * (1.0 + pad / moved), pages)
-                    : FIGURE_ABSENT;
+    f->packed_ratio = moved > 0.0 ? ratio((double)d->page_write_stored * (1.0 + pad / moved), pages)
+                                  : FIGURE_ABSENT;
 }
 
 void

@@ -163,7 +163,7 @@ int
 main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
-        {"formulas", test_formulas, 1},     {"unknown_and_absent", test_unknown_and_absent, 1},
+        {"formulas", test_formulas, 1},      {"unknown_and_absent", test_unknown_and_absent, 1},
         {"difference", test_difference, 20}, {"account", test_account, 1},
         {"steady", test_steady, 1},
     };

@@ -62,8 +62,7 @@ loader_flush(struct loader *l)
     if (!l->c->t->quiet && now - l->reported >= UINT64_C(1000000000)) {
         l->reported = now;
         fprintf(stderr, "load: %llu of %llu records, %.0f/s\n", (unsigned long long)l->loaded,
-                (unsigned long long)l->total,
-                (double)l->loaded * 1e9 / (double)(now - l->started));
+                (unsigned long long)l->total, (double)l->loaded * 1e9 / (double)(now - l->started));
     }
     return 0;
 }
@@ -131,8 +130,8 @@ load_pass(struct loader *l, uint64_t n, int pass, double share)
                 rc = loader_put(l, i);
     } else {
         for (uint64_t p = 0; p < parts && rc == 0; p++)
-            rc = load_part(l, n, p * width, p + 1 == parts ? UINT64_MAX : (p + 1) * width - 1,
-                           pass, share);
+            rc = load_part(l, n, p * width, p + 1 == parts ? UINT64_MAX : (p + 1) * width - 1, pass,
+                           share);
     }
     return rc != 0 ? rc : loader_flush(l);
 }
@@ -183,8 +182,7 @@ load_and_measure(struct bench *b)
         return rc;
     b->pages_loaded = s.pages;
     if (check.leaf_pages > 0)
-        b->leaf_fill =
-            (double)check.leaf_used_bytes / ((double)check.leaf_pages * CH_PAGE_BYTES);
+        b->leaf_fill = (double)check.leaf_used_bytes / ((double)check.leaf_pages * CH_PAGE_BYTES);
     if (!b->c.t->quiet)
         fprintf(stderr, "database: %llu records in %llu pages (planned %llu), leaf fill %.3f\n",
                 (unsigned long long)check.entries, (unsigned long long)s.pages,

@@ -180,8 +180,11 @@ report_config(const struct bench *b, struct json_object *o)
     const struct bench_config *c = &b->c;
     char durability[CH_OPTION_TEXT_BYTES], model[64];
     const struct named_u64 numbers[] = {
-        {"records", b->records}, {"value_bytes", c->value_bytes}, {"threads", c->threads},
-        {"seed", c->seed},       {"pages_planned", b->pages_planned},
+        {"records", b->records},
+        {"value_bytes", c->value_bytes},
+        {"threads", c->threads},
+        {"seed", c->seed},
+        {"pages_planned", b->pages_planned},
         {"pages_loaded", b->pages_loaded},
     };
     const struct named_real reals[] = {
@@ -349,8 +352,9 @@ report_run_text(const struct bench *b, const struct bench_result *r, FILE *out)
     ch_option_format("durability", b->options.durability, durability);
     fprintf(out, "workload %s on %s: preset %s, codec %s, durability %s\n", b->c.workload,
             b->c.device, preset, codec, durability);
-    fprintf(out, "%" PRIu64 " records of %d+%" PRIu64 " bytes, theta %g %s, %" PRIu64
-                 " threads, seed %" PRIu64 "\n",
+    fprintf(out,
+            "%" PRIu64 " records of %d+%" PRIu64 " bytes, theta %g %s, %" PRIu64
+            " threads, seed %" PRIu64 "\n",
             b->records, 8, b->c.value_bytes, b->c.theta,
             b->c.unscrambled ? "unscrambled" : "scrambled", b->c.threads, b->c.seed);
     print_count(out, "operations", r->run.ops);
@@ -370,9 +374,10 @@ report_run_text(const struct bench *b, const struct bench_result *r, FILE *out)
     print_figure(out, "flash bytes/operation", f->flash_bytes_per_op);
     report_stats_text(&r->window, f, out);
     if (r->steady != BENCH_STEADY_ABSENT)
-        fprintf(out, "  %s\n", r->steady == BENCH_STEADY_YES
-                                   ? "steady: both halves of the window agree within 2 %"
-                                   : "not steady: the halves of the window differ by more than 2 %");
+        fprintf(out, "  %s\n",
+                r->steady == BENCH_STEADY_YES
+                    ? "steady: both halves of the window agree within 2 %"
+                    : "not steady: the halves of the window differ by more than 2 %");
     if (r->accounted)
         fprintf(out, "  bytes by cause less the drive's own count: %" PRId64 "\n",
                 r->account_difference);

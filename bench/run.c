@@ -71,9 +71,9 @@ struct worker {
 };
 
 static const struct run_mix run_mixes[] = {
-    {"a", {50, 50, 0, 0, 0}, false},   {"b", {95, 5, 0, 0, 0}, false},
-    {"c", {100, 0, 0, 0, 0}, false},   {"d", {95, 0, 5, 0, 0}, true},
-    {"e", {0, 0, 5, 95, 0}, false},    {"f", {50, 0, 0, 0, 50}, false},
+    {"a", {50, 50, 0, 0, 0}, false},      {"b", {95, 5, 0, 0, 0}, false},
+    {"c", {100, 0, 0, 0, 0}, false},      {"d", {95, 0, 5, 0, 0}, true},
+    {"e", {0, 0, 5, 95, 0}, false},       {"f", {50, 0, 0, 0, 50}, false},
     {"update", {0, 100, 0, 0, 0}, false},
 };
 
@@ -311,8 +311,8 @@ run_progress(const struct bench *b, const struct bench_sample *start,
 
     if (b->c.t->quiet)
         return;
-    fprintf(stderr, "%s: %4.0f s %10.0f ops/s, written %.1f MiB",
-            b->c.workload, (double)(now->ns - start->ns) / 1e9,
+    fprintf(stderr, "%s: %4.0f s %10.0f ops/s, written %.1f MiB", b->c.workload,
+            (double)(now->ns - start->ns) / 1e9,
             (double)(now->ops - last->ops) * 1e9 / (double)(now->ns - last->ns),
             (double)(now->stats.host_bytes - start->stats.host_bytes) / 1048576.0);
     if (b->c.drive_writes > 0 && capacity > 0)
@@ -359,9 +359,10 @@ run_watch(struct run *r, struct worker *w, struct bench_sample start, struct ben
 {
     struct bench *b = r->b;
     struct bench_sample now = start, shown = start, moved = start;
-    unsigned phase = 0;
+    unsigned phase = run_phase(b, &start, &start);
     int rc = 0;
 
+    at[0] = start; /* replaced when the window starts later */
     while (rc == 0 && phase < 3) {
         unsigned next = run_phase(b, &start, &now);
 

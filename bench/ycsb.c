@@ -7,6 +7,7 @@
 static const struct tool_command benches[] = {
     {"ycsb", bench_ycsb, "", "Workloads a to f of YCSB; load, run and report."},
     {"table1", bench_table1, "", "In place, out of place, and packed, on simulated drives."},
+    {"demo", bench_demo, "", "A directory, then table1: what ./demo runs."},
     {"commit", bench_commit, "", "Durable puts: commits a second and per log flush."},
     {"memory", bench_memory, "", "Resident memory against its bound."},
     {"space", bench_space, "", "Size of the file against live bytes under overwrites."},

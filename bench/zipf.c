@@ -35,8 +35,8 @@ zipf_init(struct zipf *z, uint64_t n, double theta)
     z->zetan = zipf_zeta(n, theta);
     z->second = 1.0 + pow(0.5, theta);
     /* With n <= 2 the first two cases of zipf_draw() cover everything. */
-    z->eta = n <= 2 ? 0.0
-                    : (1.0 - pow(2.0 / (double)n, 1.0 - theta)) / (1.0 - z->second / z->zetan);
+    z->eta =
+        n <= 2 ? 0.0 : (1.0 - pow(2.0 / (double)n, 1.0 - theta)) / (1.0 - z->second / z->zetan);
     return 0;
 }
 

@@ -27,7 +27,9 @@ struct arg {
     const char *help;
 };
 
-enum { ARGS_MAX = 64 };
+enum {
+    ARGS_MAX = 64
+};
 
 /* Parses argv[1..]; argv is reordered, and *first is the index of the first positional argument. */
 CH_NODISCARD int args_parse(int argc, char **argv, const struct arg *args, size_t n, int *first);

@@ -53,10 +53,14 @@ info_json(const struct tool *t, const struct cohort_stats *s)
         const char *name;
         uint64_t v;
     } fields[] = {
-        {"zone_bytes", s->zone_bytes},   {"zones", s->zones},
-        {"zones_free", s->zones_free},   {"retired_zones", s->retired_zones},
-        {"log_bytes", s->log_bytes},     {"capacity_bytes", s->capacity_bytes},
-        {"space_bytes", s->space_bytes}, {"live_bytes", s->live_bytes},
+        {"zone_bytes", s->zone_bytes},
+        {"zones", s->zones},
+        {"zones_free", s->zones_free},
+        {"retired_zones", s->retired_zones},
+        {"log_bytes", s->log_bytes},
+        {"capacity_bytes", s->capacity_bytes},
+        {"space_bytes", s->space_bytes},
+        {"live_bytes", s->live_bytes},
         {"pages", s->pages},
     };
     char text[CH_OPTION_TEXT_BYTES];
@@ -219,8 +223,8 @@ check_text(const struct tool *t, const struct cohort_check_result *r)
                       : 0.0;
 
     if (!t->quiet)
-        printf("%s: %" PRIu64 " pages, %" PRIu64 " entries, %" PRIu64 " leaves %.0f %% full, %" PRIu64
-               " inner pages, %" PRIu64 " errors\n",
+        printf("%s: %" PRIu64 " pages, %" PRIu64 " entries, %" PRIu64
+               " leaves %.0f %% full, %" PRIu64 " inner pages, %" PRIu64 " errors\n",
                t->where, r->pages, r->entries, r->leaf_pages, 100.0 * used, r->inner_pages,
                r->errors);
 }

@@ -233,8 +233,7 @@ load_report(const struct load *l)
         return tool_flush();
     }
     o = json_object_new_object();
-    if (o == NULL ||
-        json_object_object_add(o, "entries", json_object_new_uint64(l->loaded)) != 0 ||
+    if (o == NULL || json_object_object_add(o, "entries", json_object_new_uint64(l->loaded)) != 0 ||
         json_object_object_add(o, "payload_bytes", json_object_new_uint64(l->payload)) != 0 ||
         json_object_object_add(o, "seconds", json_object_new_double(seconds)) != 0) {
         json_object_put(o);

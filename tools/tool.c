@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { TOOL_COMMON = 10 };
+enum {
+    TOOL_COMMON = 10
+};
 
 static void
 tool_common(struct tool *t, struct arg *args)
@@ -66,8 +68,9 @@ tool_args(struct tool *t, int argc, char **argv, const struct arg *own, size_t n
     if (*count > 0)
         t->where = argv[first];
     if (*count < min || *count > max)
-        return CH_FAIL(COHORT_EINVAL, "%d arguments where %d to %d are needed; see `cohort help %s`",
-                       *count, min, max, t->command);
+        return CH_FAIL(COHORT_EINVAL,
+                       "%d arguments where %d to %d are needed; see `cohort help %s`", *count, min,
+                       max, t->command);
     return 0;
 }
 

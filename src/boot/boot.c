@@ -490,10 +490,7 @@ step_threads(struct db *db)
 static int
 step_checkpoint(struct db *db)
 {
-    int rc = boot_checkpoint(db, db->fresh);
-
-    dev_physical(db->dev, &db->base_host, &db->base_media);
-    return rc;
+    return boot_checkpoint(db, db->fresh);
 }
 
 /* ---- the table ---- */
@@ -544,6 +541,7 @@ boot_open(struct dev *dev, const struct cohort_options *o, bool create, struct d
     rt_mutex_init(&db->ckpt, RT_RANK_CHECKPOINT, 0);
     rt_mutex_init(&db->stop_lock, RT_RANK_STATS, 0);
     rt_cond_init(&db->stop_cond);
+    dev_physical(dev, &db->base_host, &db->base_media);
     for (i = 0; i < CH_ARRAY_LEN(steps); i++) {
         rc = steps[i].run(db);
         if (rc != 0) {

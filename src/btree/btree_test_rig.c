@@ -165,6 +165,7 @@ keys_create(struct keys *k, struct zt *t, enum key_shape shape, unsigned n, size
     uint8_t buf[COHORT_KEY_MAX];
 
     k->n = 0;
+    k->noise = false;
     k->value_max = value_max;
     k->bytes = calloc(n, sizeof(*k->bytes));
     k->data = calloc(n, sizeof(*k->data));
@@ -214,7 +215,10 @@ key_value(const struct keys *k, unsigned i, uint32_t version, uint8_t *buf)
     ch_prng_init(&rng, (uint64_t)i << 32 | version);
     n = 4 + ch_prng_below(&rng, (max < k->value_max ? max : k->value_max) - 3);
     ch_put32(buf, version);
-    memset(buf + 4, (int)ch_prng_below(&rng, 256), n - 4);
+    if (k->noise)
+        ch_prng_fill(&rng, buf + 4, n - 4);
+    else
+        memset(buf + 4, (int)ch_prng_below(&rng, 256), n - 4);
     return (struct bt_slice){buf, n};
 }
 

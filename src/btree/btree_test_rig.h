@@ -54,6 +54,7 @@ struct keys {
     uint16_t *bytes;
     uint8_t **data;
     size_t value_max;
+    bool noise; /* values don't compress */
     uint32_t *version;
 };
 void keys_create(struct keys *k, struct zt *t, enum key_shape shape, unsigned n, size_t value_max);

@@ -1,344 +1,5 @@
-/* buf_test.c - the page cache over a real store and log on a simulated drive.
- *
- * Every page holds a counter, filler derived from (page, counter) and a checksum; the model knows each page's
- * counter. A change is logged as {page, counter}, as the layers above would.
- */
-#include <inttypes.h>
-#include <stdlib.h>
-
-#include "buf/buf_internal.h"
-#include "dev/dev.h"
-#include "page/page.h"
-#include "wal/wal.h"
-#include "zt/zt.h"
-
-enum {
-    PAGES_MAX = 4096,
-    SLOTS_MAX = 1024,
-    RECORD = 9, /* type; the log does not care */
-    RECORD_BYTES = 16,
-    TREE = 7,
-    THREADS = 3,
-};
-
-struct slot {            /* a page of the model; changes under the page's X latch */
-    _Atomic page_id pid; /* 0 = none; relaxed: checked again under the latch */
-    uint64_t counter;
-};
-
-struct rig {
-    struct zt *t;
-    struct sim_drive *drive;
-    struct dev *dev;
-    struct store *store;
-    struct wal *wal;
-    struct buf *buf;
-    struct buf_config cfg;
-    struct slot slots[SLOTS_MAX];
-    unsigned slot_count;
-    _Atomic unsigned bad; /* findings of threads; relaxed, read after the join */
-    _Atomic bool stop;    /* relaxed */
-};
-
-struct rig_options {
-    const char *drive;
-    unsigned frames;
-    unsigned batch;
-    unsigned zones;
-    bool background;
-    bool fault;
-};
-
-static void
-rig_open_buf(struct rig *r)
-{
-    ZT_OK(r->t, buf_create(&r->cfg, &r->buf));
-    ZT_OK(r->t, buf_start(r->buf));
-}
-
-static void
-rig_open(struct rig *r, struct zt *t, const struct rig_options *o)
-{
-    struct wal_config wc = {.base = 64 << 10,
-                            .bytes = 28 * (64 << 10),
-                            .buffer_bytes = 256 << 10,
-                            .db_id = 1,
-                            .epoch = 1,
-                            .start = 4096,
-                            .cut = 4096,
-                            .user_percent = 70};
-    struct store_config sc = {.kind = STORE_OOP,
-                              .codec = PACK_LZ4,
-                              .codec_level = 1,
-                              .zones_base = 2 << 20,
-                              .zone_bytes = 256 << 10,
-                              .zones = o->zones,
-                              .zones_max = o->zones,
-                              .pages_max = PAGES_MAX,
-                              .batch_pages = o->batch,
-                              .space_target = 140,
-                              .discard = true};
-    struct dev_fault_plan none = {0};
-
-    memset(r, 0, sizeof(*r));
-    r->t = t;
-    ZT_OK(t, sim_drive_create(o->drive, &r->drive));
-    ZT_OK(t, dev_sim_open(r->drive, &r->dev));
-    if (o->fault)
-        ZT_OK(t, dev_fault_open(r->dev, &none, &r->dev));
-    wc.dev = r->dev;
-    sc.dev = r->dev;
-    ZT_OK(t, store_create(&sc, &r->store));
-    ZT_OK(t, wal_create(&wc, &r->wal));
-    store_set_wal(r->store, r->wal);
-    ZT_OK(t, store_format(r->store));
-    r->cfg = (struct buf_config){.store = r->store,
-                                 .wal = r->wal,
-                                 .cache_bytes = (uint64_t)o->frames * CH_PAGE_BYTES,
-                                 .pages_max = PAGES_MAX,
-                                 .batch_pages = o->batch,
-                                 .background = o->background};
-    rig_open_buf(r);
-}
-
-static void
-rig_close(struct rig *r)
-{
-    buf_destroy(r->buf);
-    wal_destroy(r->wal);
-    store_destroy(r->store);
-    dev_close(r->dev);
-    sim_drive_destroy(r->drive);
-}
-
-/* Forgets the cache; what was not clean is gone. */
-static void
-rig_reopen_buf(struct rig *r)
-{
-    buf_stop(r->buf);
-    buf_destroy(r->buf);
-    rig_open_buf(r);
-}
-
-/* ---- pages ---- */
-
-static void
-body_fill(uint8_t *page, uint64_t counter)
-{
-    page_id pid = page_pid(page);
-    uint64_t word = (pid << 32 | counter) * UINT64_C(0x9E3779B97F4A7C15);
-
-    ch_put64(page + PAGE_HEADER_BYTES, counter);
-    for (unsigned at = PAGE_HEADER_BYTES + 8; at < CH_PAGE_BYTES - 8; at += 8)
-        ch_put64(page + at, at % 24 == 0 ? word * at : word);
-    ch_put64(page + CH_PAGE_BYTES - 8,
-             ch_crc32c(0, page + PAGE_HEADER_BYTES, CH_PAGE_BYTES - 8 - PAGE_HEADER_BYTES));
-}
-
-static bool
-body_good(const uint8_t *page, page_id pid)
-{
-    return page_pid(page) == pid && page_type(page) == PAGE_LEAF &&
-           ch_get64(page + CH_PAGE_BYTES - 8) ==
-               ch_crc32c(0, page + PAGE_HEADER_BYTES, CH_PAGE_BYTES - 8 - PAGE_HEADER_BYTES);
-}
-
-static uint64_t
-body_counter(const uint8_t *page)
-{
-    return ch_get64(page + PAGE_HEADER_BYTES);
-}
-
-static page_id
-slot_pid(const struct slot *s)
-{
-    return atomic_load_explicit(&s->pid, memory_order_relaxed);
-}
-
-static lsn_t
-log_change(struct rig *r, struct wal_ticket *ticket, page_id pid, uint64_t counter)
-{
-    uint64_t data[2] = {pid, counter};
-    struct wal_part part = {data, sizeof(data)};
-
-    return wal_append(r->wal, ticket, RECORD, CH_WAL, &part, 1);
-}
-
-/* The X-latched page of the slot gets its next counter; type 0 = stay a leaf, else start as a new one. */
-static void
-change_latched(struct rig *r, struct buf_ref *ref, struct slot *s, bool fresh,
-               struct wal_ticket *ticket)
-{
-    lsn_t lsn;
-
-    buf_will_change(r->buf, ref);
-    s->counter++;
-    lsn = log_change(r, ticket, ref->pid, s->counter);
-    if (fresh)
-        page_init(ref->page, ref->pid, PAGE_LEAF, 0, TREE);
-    page_set_lsn(ref->page, lsn);
-    body_fill(ref->page, s->counter);
-}
-
-static int
-page_reserve(struct rig *r, struct wal_ticket *ticket)
-{
-    return wal_reserve(r->wal, WAL_USER, RECORD_BYTES + WAL_RECORD_HEADER, ticket);
-}
-
-static int
-page_change(struct rig *r, struct slot *s)
-{
-    struct wal_ticket ticket = {0};
-    struct buf_ref ref = {0};
-    page_id pid = slot_pid(s);
-    int rc = buf_admit(r->buf, false);
-
-    if (rc == 0)
-        rc = page_reserve(r, &ticket);
-    if (rc != 0)
-        return rc;
-    rc = buf_fix(r->buf, pid, BUF_EXCLUSIVE, &ref);
-    if (rc == 0) {
-        if (slot_pid(s) == pid) {
-            if (!body_good(ref.page, pid) || body_counter(ref.page) != s->counter)
-                (void)atomic_fetch_add_explicit(&r->bad, 1, memory_order_relaxed);
-            change_latched(r, &ref, s, false, &ticket);
-        }
-        buf_unfix(r->buf, &ref);
-    }
-    wal_release(r->wal, &ticket);
-    return rc;
-}
-
-static int
-page_create(struct rig *r, struct slot *s)
-{
-    struct wal_ticket ticket = {0};
-    struct buf_ref ref = {0};
-    int rc = buf_admit(r->buf, true);
-
-    if (rc == 0)
-        rc = page_reserve(r, &ticket);
-    if (rc != 0)
-        return rc;
-    rc = buf_new(r->buf, &ref);
-    if (rc == 0) {
-        change_latched(r, &ref, s, true, &ticket);
-        atomic_store_explicit(&s->pid, ref.pid, memory_order_relaxed);
-        buf_unfix(r->buf, &ref);
-    }
-    wal_release(r->wal, &ticket);
-    return rc;
-}
-
-static int
-page_end(struct rig *r, struct slot *s)
-{
-    struct wal_ticket ticket = {0};
-    struct buf_ref ref = {0};
-    page_id pid = slot_pid(s);
-    lsn_t lsn;
-    int rc = buf_admit(r->buf, false);
-
-    if (rc == 0)
-        rc = page_reserve(r, &ticket);
-    if (rc != 0)
-        return rc;
-    rc = buf_fix(r->buf, pid, BUF_EXCLUSIVE, &ref);
-    if (rc == 0) {
-        buf_will_change(r->buf, &ref);
-        lsn = log_change(r, &ticket, pid, 0);
-        page_init(ref.page, pid, PAGE_FREE, 0, 0);
-        page_set_lsn(ref.page, lsn);
-        buf_mark_free(r->buf, &ref);
-        atomic_store_explicit(&s->pid, 0, memory_order_relaxed);
-        buf_unfix(r->buf, &ref);
-    }
-    wal_release(r->wal, &ticket);
-    return rc;
-}
-
-/* Any thread, any time: what a latched page shows is what the model says. */
-static int
-page_verify(struct rig *r, struct slot *s)
-{
-    struct buf_ref ref = {0};
-    page_id pid = slot_pid(s);
-    int rc;
-
-    if (pid == 0)
-        return 0;
-    rc = buf_fix(r->buf, pid, BUF_SHARED, &ref);
-    if (rc != 0)
-        return rc == COHORT_NOTFOUND && slot_pid(s) != pid ? 0 : rc;
-    if (slot_pid(s) == pid && (!body_good(ref.page, pid) || body_counter(ref.page) != s->counter))
-        (void)atomic_fetch_add_explicit(&r->bad, 1, memory_order_relaxed);
-    buf_unfix(r->buf, &ref);
-    return 0;
-}
-
-static void
-fill_slots(struct rig *r, unsigned n)
-{
-    r->slot_count = n;
-    for (unsigned i = 0; i < n; i++)
-        ZT_OK(r->t, page_create(r, &r->slots[i]));
-}
-
-static void
-verify_all(struct rig *r)
-{
-    for (unsigned i = 0; i < r->slot_count; i++)
-        ZT_OK(r->t, page_verify(r, &r->slots[i]));
-    ZT_CHECK(r->t, atomic_load_explicit(&r->bad, memory_order_relaxed) == 0);
-}
-
-static int
-checkpoint(struct rig *r)
-{
-    lsn_t before = wal_end(r->wal);
-    int rc = buf_clean_until(r->buf, before);
-    lsn_t oldest = buf_oldest_dirty(r->buf);
-
-    if (rc == 0)
-        rc = wal_flush(r->wal, before);
-    if (rc != 0)
-        return rc;
-    if (oldest < before)
-        (void)atomic_fetch_add_explicit(&r->bad, 1, memory_order_relaxed);
-    wal_truncate(r->wal, ch_min_u64(before, oldest));
-    return 0;
-}
-
-/* The invariants that must hold when nothing runs: F4, and with everything clean, nothing in flight. */
-static void
-check_frames(struct rig *r)
-{
-    struct buf *b = r->buf;
-    uint32_t dirty = 0;
-    uint32_t fresh = 0;
-    uint32_t writing = 0;
-    uint32_t empty = 0;
-
-    for (uint32_t f = 0; f < b->frame_count; f++) {
-        uint32_t fl = frame_flags(&b->frames[f]);
-        page_id pid = b->frames[f].pid;
-
-        dirty += (fl & FRAME_DIRTY) != 0;
-        fresh += (fl & (FRAME_DIRTY | FRAME_NEW)) == (FRAME_DIRTY | FRAME_NEW);
-        writing += (fl & FRAME_WRITING) != 0;
-        empty += pid == 0;
-        ZT_CHECK(r->t, pid == 0 || table_find(b, pid)->frame1 == f + 1); /* B1 */
-        ZT_CHECK(r->t,
-                 pid == 0 || (table_find(b, pid)->latch.word & (LATCH_X | LATCH_SHARED)) == 0);
-        ZT_CHECK(r->t, ((fl & FRAME_DIRTY) != 0) == (b->frames[f].rec_lsn != CH_LSN_MAX));
-    }
-    ZT_CHECK(r->t, dirty == b->dirty && fresh == b->dirty_new && writing == b->writing);
-    ZT_CHECK(r->t, empty == b->free_count);
-}
-
-/* ---- one thread ---- */
+/* buf_test.c - the page cache, one caller's thread: model, log rules, ends of pages, errors. */
+#include "buf_rig.h"
 
 /* Goal: pages come back from the store as they were; the checkpoint leaves nothing dirty.
  * Method: ten times more pages than frames, random changes, ends and births, reopen, compare. */
@@ -600,6 +261,10 @@ test_peek_versions(struct zt *t)
     ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
     ZT_OK(t, buf_peek(r.buf, pid, &p));
     f = table_find(r.buf, pid)->frame1 - 1;
+    r.buf->frames[f].pid =
+        slot_pid(&r.slots[1]); /* as if it had changed hands since it was looked at */
+    ZT_CHECK(t, !frame_try_evict(r.buf, f));
+    r.buf->frames[f].pid = pid;
     ZT_CHECK(t, frame_try_evict(r.buf, f));
     frame_put(r.buf, f);
     ZT_CHECK(t, !buf_peek_valid(r.buf, &p));
@@ -670,6 +335,8 @@ test_fix_any(struct zt *t)
     verify_all(&r);
     ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
     ZT_CHECK(t, !buf_is_resident(r.buf, 77));
+    buf_stop(r.buf);
+    check_frames(&r);
     rig_reopen_buf(&r);
     ZT_OK(t, buf_fix_any(r.buf, 77, &ref, &found));
     ZT_CHECK(t, found);
@@ -677,6 +344,28 @@ test_fix_any(struct zt *t)
     verify_all(&r);
     buf_stop(r.buf);
     check_frames(&r);
+    rig_close(&r);
+}
+
+/* Goal: while records are redone, pages are dirty since their record, not since the log's end. */
+static void
+test_redo_bound(struct zt *t)
+{
+    static struct rig r;
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    lsn_t end;
+
+    rig_open(&r, t, &o);
+    fill_slots(&r, 2);
+    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+    end = wal_end(r.wal);
+    buf_redo_bound(r.buf, 4096);
+    ZT_OK(t, page_change(&r, &r.slots[0]));
+    ZT_CHECK(t, buf_oldest_dirty(r.buf) == 4096);
+    buf_redo_bound(r.buf, 0);
+    ZT_OK(t, page_change(&r, &r.slots[1]));
+    ZT_OK(t, buf_clean_until(r.buf, 4097));
+    ZT_CHECK(t, buf_oldest_dirty(r.buf) > end);
     rig_close(&r);
 }
 
@@ -869,165 +558,6 @@ test_read_error(struct zt *t)
     rig_close(&r);
 }
 
-/* ---- threads ---- */
-
-struct worker {
-    struct rig *r;
-    struct ch_prng rng;
-    struct rt_thread thread;
-    unsigned number;
-    int rc;
-    uint64_t valid;
-};
-
-/* Goal of peeks: a copy that is valid is whole. */
-static int
-page_peek(struct worker *k, struct slot *s)
-{
-    static _Thread_local uint8_t copy[CH_PAGE_BYTES];
-    struct rig *r = k->r;
-    struct buf_peek p;
-    page_id pid = slot_pid(s);
-    int rc;
-
-    if (pid == 0)
-        return 0;
-    rc = buf_peek(r->buf, pid, &p);
-    if (rc != 0)
-        return rc == COHORT_NOTFOUND && slot_pid(s) != pid ? 0 : rc;
-    memcpy(copy, p.page, CH_PAGE_BYTES);
-    if (!buf_peek_valid(r->buf, &p))
-        return 0;
-    k->valid++;
-    if (page_pid(copy) != pid || (page_type(copy) == PAGE_LEAF && !body_good(copy, pid)))
-        (void)atomic_fetch_add_explicit(&r->bad, 1, memory_order_relaxed);
-    return 0;
-}
-
-static int
-worker_step(struct worker *k)
-{
-    struct rig *r = k->r;
-    unsigned i = (unsigned)ch_prng_below(&k->rng, r->slot_count);
-    struct slot *s = &r->slots[i];
-    bool owner = i % THREADS == k->number; /* of births and ends */
-    unsigned what = (unsigned)ch_prng_below(&k->rng, 16);
-    page_id pids[4];
-
-    if (slot_pid(s) == 0)
-        return owner ? page_create(r, s) : 0;
-    if (what == 0)
-        return owner ? page_end(r, s) : 0;
-    if (what == 1) {
-        for (unsigned j = 0; j < 4; j++)
-            pids[j] = slot_pid(&r->slots[(i + j) % r->slot_count]);
-        buf_prefetch(r->buf, pids, 4);
-        return 0;
-    }
-    if (what < 6)
-        return page_peek(k, s);
-    if (what < 10)
-        return page_verify(r, s);
-    return owner || what < 13 ? page_change(r, s) : 0;
-}
-
-static void
-worker_main(void *arg)
-{
-    struct worker *k = arg;
-
-    for (unsigned i = 0; i < (k->number == THREADS ? 400 : 1500) && k->rc == 0; i++) {
-        k->rc = worker_step(k);
-        /* Another thread's end of the page came between: fine. */
-        if (k->rc == COHORT_NOTFOUND)
-            k->rc = 0;
-    }
-}
-
-static void
-checkpoint_main(void *arg)
-{
-    struct worker *k = arg;
-    struct rig *r = k->r;
-
-    while (!atomic_load_explicit(&r->stop, memory_order_relaxed) && k->rc == 0)
-        if (wal_pressure(r->wal, 40, 2000000) || ch_prng_below(&k->rng, 8) == 0)
-            k->rc = checkpoint(r);
-}
-
-static void
-run_threads(struct rig *r, struct zt *t)
-{
-    static struct worker workers[THREADS + 1];
-
-    for (unsigned i = 0; i <= THREADS; i++) {
-        workers[i] = (struct worker){.r = r, .number = i};
-        ch_prng_init(&workers[i].rng, t->seed * 17 + i);
-        ZT_OK(t, rt_spawn(&workers[i].thread, "worker", i < THREADS ? worker_main : checkpoint_main,
-                          &workers[i]));
-    }
-    for (unsigned i = 0; i < THREADS; i++)
-        rt_join(&workers[i].thread);
-    atomic_store_explicit(&r->stop, true, memory_order_relaxed);
-    rt_join(&workers[THREADS].thread);
-    for (unsigned i = 0; i <= THREADS; i++)
-        ZT_STATUS(t, workers[i].rc, 0);
-    ZT_CHECK(t, atomic_load_explicit(&r->bad, memory_order_relaxed) == 0);
-}
-
-/* Goal: no lost update, no torn read that counts, ids reused safely, with all of it at once: a cache much smaller
- * than the data, a cleaner (thread or callers), checkpoints. */
-static void
-test_threads(struct zt *t)
-{
-    static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 0, 8, 100, true, false};
-
-    o.background = zt_below(t, 3) != 0;
-    o.frames = 24 + (unsigned)zt_below(t, 100);
-    rig_open(&r, t, &o);
-    fill_slots(&r, 100 + (unsigned)zt_below(t, 200));
-    run_threads(&r, t);
-    buf_stop(r.buf);
-    verify_all(&r);
-    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
-    ZT_CHECK(t, r.buf->dirty == 0 && r.buf->dirty_new == 0);
-    check_frames(&r);
-    rig_reopen_buf(&r);
-    verify_all(&r);
-    ZT_CHECK(t, store_verify(r.store, NULL, NULL) == 0);
-    rig_close(&r);
-}
-
-/* Goal: threads that ask for the same missing page at once get one frame of it between them.
- * Method: a slow device, a few pages more than frames. */
-static void
-test_load_races(struct zt *t)
-{
-    static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 16, 8, 100, false, true};
-    struct dev_fault_plan slow = {.slow_ns = 20000};
-    static struct worker workers[THREADS];
-
-    rig_open(&r, t, &o);
-    fill_slots(&r, 20);
-    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
-    dev_fault_set(r.dev, &slow);
-    for (unsigned i = 0; i < THREADS; i++) {
-        workers[i] = (struct worker){.r = &r, .number = THREADS}; /* no births, no ends */
-        ch_prng_init(&workers[i].rng, t->seed * 13 + i);
-        ZT_OK(t, rt_spawn(&workers[i].thread, "worker", worker_main, &workers[i]));
-    }
-    for (unsigned i = 0; i < THREADS; i++) {
-        rt_join(&workers[i].thread);
-        ZT_STATUS(t, workers[i].rc, 0);
-    }
-    verify_all(&r);
-    buf_stop(r.buf);
-    check_frames(&r);
-    rig_close(&r);
-}
-
 static const struct zt_case CASES[] = {
     {"model", test_model, 12},
     {"oldest_dirty", test_oldest_dirty, 20},
@@ -1037,14 +567,13 @@ static const struct zt_case CASES[] = {
     {"peek_versions", test_peek_versions, 1},
     {"drop", test_drop, 1},
     {"fix_any", test_fix_any, 1},
+    {"redo_bound", test_redo_bound, 1},
     {"try_and_prefetch", test_try_and_prefetch, 1},
     {"all_frames_latched", test_all_frames_latched, 4},
     {"no_needless_writes", test_no_needless_writes, 2},
     {"full", test_full, 6},
     {"device_errors", test_device_errors, 16},
     {"read_error", test_read_error, 1},
-    {"threads", test_threads, 12},
-    {"load_races", test_load_races, 6},
 };
 
 int

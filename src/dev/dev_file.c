@@ -7,11 +7,11 @@
  *                                                 ^                          |
  *                                                 +------- short transfer ---+
  *
- * A vector of dev_io() costs one system call at best: its sqes are handed over and waited for by the
- * same io_uring_enter; a single read or write skips the ring for pread or pwrite, which measured
- * faster (4 KiB by many threads: up to a quarter). Where io_uring is not allowed (containers, old
- * kernels) all requests are carried out in that way, one after the other, with a notice;
- * op_advance() is the same for both.
+ * A vector of dev_io() costs one system call at best: its sqes are handed over and waited for by
+ * the same io_uring_enter; a single read or write skips the ring for pread or pwrite, which
+ * measured faster (4 KiB by many threads: up to a quarter). Where io_uring is not allowed
+ * (containers, old kernels) all requests are carried out in that way, one after the other, with a
+ * notice; op_advance() is the same for both.
  *
  * Reads past the end of a file yield zeroes up to caps.bytes: blocks that were never written. A
  * direct transfer that ends inside a block is repeated from the start of that block: O_DIRECT can't
@@ -346,7 +346,8 @@ file_submit(struct dev *d, void *impl, struct dev_req *reqs, unsigned n)
         queue_enter(q, 0); /* what is left over goes with the wait */
 }
 
-/* A request alone gains nothing from a ring: pread is one system call as well, and a cheaper one. */
+/* A request alone gains nothing from a ring: pread is one system call as well, and a cheaper
+ * one. */
 static void
 file_run(struct dev *d, void *impl, struct dev_req *reqs, unsigned n)
 {
@@ -586,8 +587,9 @@ get_caps(struct file_dev *f, uint64_t max_bytes, struct dev_caps *caps)
     return 0;
 }
 
-/* The lock of a process that was killed lasts until the kernel has finished its requests in flight, and so long nobody
- * else may touch the file: such a request would land on what the next owner wrote. Hence a bounded wait before BUSY. */
+/* The lock of a process that was killed lasts until the kernel has finished its requests in
+ * flight, and so long nobody else may touch the file: such a request would land on what the next
+ * owner wrote. Hence a bounded wait before BUSY. */
 static int
 take_lock(int fd, const char *path)
 {

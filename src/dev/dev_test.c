@@ -45,6 +45,17 @@ write_req(uint64_t block, void *buf, uint32_t len, enum ch_cause cause)
     return r;
 }
 
+/* The current limit; running into the one of file size is made an error and no signal. */
+static struct rlimit
+rlimit_get(struct zt *t, __rlimit_resource_t what)
+{
+    struct rlimit l = {0};
+
+    ZT_CHECK(t, signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    ZT_CHECK(t, getrlimit(what, &l) == 0);
+    return l;
+}
+
 /* Counts the messages that reach the log sink. */
 static void
 count_log(void *arg, enum cohort_log_level level, const char *text)
@@ -156,7 +167,7 @@ test_file_without_uring(struct zt *t)
     path_in(t, path, "f");
     ch_log_set(count_log, &notices);
     ZT_OK(t, dev_open(path, DEV_CREATE | DEV_BUFFERED, 0, &d));
-    ZT_CHECK(t, getrlimit(RLIMIT_NOFILE, &old) == 0);
+    old = rlimit_get(t, RLIMIT_NOFILE);
     low = old;
     low.rlim_cur = (rlim_t)dup(0);
     ZT_CHECK(t, close((int)low.rlim_cur) == 0);
@@ -248,7 +259,7 @@ test_file_full(struct zt *t)
     char path[PATH_BYTES];
 
     path_in(t, path, "f");
-    ZT_CHECK(t, signal(SIGXFSZ, SIG_IGN) != SIG_ERR && getrlimit(RLIMIT_FSIZE, &old) == 0);
+    old = rlimit_get(t, RLIMIT_FSIZE);
     low = old;
     low.rlim_cur = 8 * B;
     ZT_OK(t, dev_open(path, DEV_CREATE, 0, &d));
@@ -278,7 +289,7 @@ test_file_short_write(struct zt *t)
 
     path_in(t, path, "f");
     memset(buf, 3, (size_t)4 * B);
-    ZT_CHECK(t, signal(SIGXFSZ, SIG_IGN) != SIG_ERR && getrlimit(RLIMIT_FSIZE, &old) == 0);
+    old = rlimit_get(t, RLIMIT_FSIZE);
     low = old;
     low.rlim_cur = 2 * B + 100;
     ZT_OK(t, dev_open(path, DEV_CREATE | DEV_BUFFERED, 0, &d));
@@ -586,7 +597,7 @@ test_trace_failures(struct zt *t)
     ZT_STATUS(t, dev_trace_open(inner, "/dev/full", &d), COHORT_EFULL);
     path_in(t, path, "trace");
     ZT_OK(t, dev_trace_open(inner, path, &d));
-    ZT_CHECK(t, signal(SIGXFSZ, SIG_IGN) != SIG_ERR && getrlimit(RLIMIT_FSIZE, &old) == 0);
+    old = rlimit_get(t, RLIMIT_FSIZE);
     low = old;
     low.rlim_cur = 20000;
     ZT_CHECK(t, setrlimit(RLIMIT_FSIZE, &low) == 0);

@@ -366,6 +366,8 @@ world_free_pages(struct world *w, unsigned n)
         w->used_count--;
         pids[k++] = pid;
     }
+    if (k == 0)
+        return 0;
     rc = store_pid_free(w->store, pids, k);
     for (unsigned i = 0; i < k && rc == 0; i++)
         event_add(w, pids[i], 0);
