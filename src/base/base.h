@@ -12,12 +12,12 @@
 
 #include "cohort.h"
 
-#define CH_NODISCARD __attribute__((warn_unused_result))
+#define CH_NODISCARD    __attribute__((warn_unused_result))
 #define CH_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 /* Scalars with meaning. */
 typedef uint64_t page_id; /* 48 bits; 0 = none */
-typedef uint64_t lsn_t;   /* byte position in the log; a record's LSN is the position just after it */
+typedef uint64_t lsn_t; /* byte position in the log; a record's LSN is the position just after it */
 typedef uint32_t zone_id;
 
 enum {
@@ -50,7 +50,7 @@ void ch_assert_fail(const char *file, int line, const char *expr) __attribute__(
 #define CH_LIKELY(e)   __builtin_expect(!!(e), 1)
 #define CH_UNLIKELY(e) __builtin_expect(!!(e), 0)
 
-#define ch_container_of(p, type, member) ((type *)(void *)((char *)(p) - offsetof(type, member)))
+#define ch_container_of(p, type, member) ((type *)(void *)((char *)(p)-offsetof(type, member)))
 #define CH_ARRAY_LEN(a)                  (sizeof(a) / sizeof((a)[0]))
 
 /* Records where and why an error was thrown (thread-local, see status.h) and yields the code:

@@ -26,7 +26,7 @@ static const struct status statuses[] = {
 #undef COHORT_STATUS
 };
 
-#define COHORT_STATUS(name, value, class, text)                                                    \
+#define COHORT_STATUS(name, value, class, text) \
     _Static_assert((int)(name) == (value), #name ": status.def and cohort.h disagree");
 #include "base/status.def"
 #undef COHORT_STATUS

@@ -216,6 +216,8 @@ write_checkpoint(struct db *db, lsn_t map_start)
     db->root.page_high = map_pid_high(store_map(db->store));
     if (cut >= db->root.epoch_start)
         db->root.epoch_min = db->root.epoch;
+    for (int i = 0; i < META_ARRAYS; i++)
+        db->root.digest[i] = meta_array_digest(db->arrays[i], number);
     rc = meta_store(db->dev, &db->root);
     if (rc != 0)
         return rc;

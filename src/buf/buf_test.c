@@ -1,5 +1,5 @@
 /* buf_test.c - the page cache, one caller's thread: model, log rules, ends of pages, errors. */
-#include "buf_rig.h"
+#include "buf/buf_test_rig.h"
 
 /* Goal: pages come back from the store as they were; the checkpoint leaves nothing dirty.
  * Method: ten times more pages than frames, random changes, ends and births, reopen, compare. */

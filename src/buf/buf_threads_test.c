@@ -1,5 +1,5 @@
 /* buf_threads_test.c - the page cache under several threads at once. */
-#include "buf_rig.h"
+#include "buf/buf_test_rig.h"
 
 enum {
     THREADS = 3

@@ -28,7 +28,7 @@ enum {
 
 /* Called by TSan's runtime. Its search for lock cycles gives up (and dies) when a thread holds 64
  * mutexes, and a batch holds more map shards than that; rt/ checks the order of all locks anyway. */
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *
 __tsan_default_options(void)
 {

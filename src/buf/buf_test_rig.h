@@ -1,10 +1,10 @@
-/* buf_rig.h - what the tests of buf share: a cache over a real store and log on a simulated drive, and a model.
+/* buf_test_rig.h - what the tests of buf share: a cache over a real store and log on a simulated drive, and a model.
  *
  * Every page holds a counter, filler derived from (page, counter) and a checksum; the model knows each page's
  * counter. A change is logged as {page, counter}, as the layers above would.
  */
-#ifndef CH_BUF_BUF_RIG_H
-#define CH_BUF_BUF_RIG_H
+#ifndef CH_BUF_BUF_TEST_RIG_H
+#define CH_BUF_BUF_TEST_RIG_H
 
 #include "buf/buf_internal.h"
 #include "dev/dev.h"

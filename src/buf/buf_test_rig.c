@@ -1,5 +1,5 @@
-/* buf_rig.c - see buf_rig.h. */
-#include "buf_rig.h"
+/* buf_test_rig.c - see buf_test_rig.h. */
+#include "buf/buf_test_rig.h"
 
 void
 rig_open_buf(struct rig *r)
