@@ -164,7 +164,7 @@ bench_memory(struct tool *t, int argc, char **argv)
 /* ---- space ---- */
 
 struct space_peak {
-    uint64_t file_bytes, live_bytes;
+    uint64_t file_bytes, live_bytes, log_bytes;
     double worst, last;
 };
 
@@ -184,6 +184,7 @@ space_look(const struct bench *b, struct space_peak *peak)
         return rc;
     peak->file_bytes = (uint64_t)st.st_blocks * 512;
     peak->live_bytes = s.stats.live_bytes;
+    peak->log_bytes = s.stats.log_bytes;
     peak->last = (double)peak->file_bytes / (double)ch_max_u64(peak->live_bytes, 1);
     peak->worst = fmax(peak->worst, peak->last);
     return 0;
@@ -197,9 +198,10 @@ report_space(const struct bench *b, const struct space_peak *p, uint64_t rounds)
 
     if (!b->c.t->json) {
         printf("after %llu overwrites: file %.1f MiB on disk, live %.1f MiB, ratio %.3f, worst "
-               "%.3f (log and open zones included)\n",
+               "%.3f (log of %.1f MiB and open zones included)\n",
                (unsigned long long)rounds, (double)p->file_bytes / 1048576.0,
-               (double)p->live_bytes / 1048576.0, p->last, p->worst);
+               (double)p->live_bytes / 1048576.0, p->last, p->worst,
+               (double)p->log_bytes / 1048576.0);
         return tool_flush();
     }
     o = json_object_new_object();
@@ -216,6 +218,8 @@ report_space(const struct bench *b, const struct space_peak *p, uint64_t rounds)
         rc = report_u64(o, "file_bytes", p->file_bytes);
     if (rc == 0)
         rc = report_u64(o, "live_bytes", p->live_bytes);
+    if (rc == 0)
+        rc = report_u64(o, "log_bytes", p->log_bytes);
     if (rc == 0)
         rc = report_real(o, "space_ratio", p->last);
     if (rc == 0)

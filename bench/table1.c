@@ -240,16 +240,19 @@ bench_demo(struct tool *t, int argc, char **argv)
     static const char *const names[] = {"inplace", "oop", "oop+pack"};
     struct bench_config c;
     struct table_row *rows = calloc(TABLE_ROWS_MAX, sizeof(*rows));
-    const char *drive = "sim:generic,bytes=512M,superblock=8M", *directory;
-    double seconds = 20;
+    const char *drive = "sim:generic,bytes=256M,superblock=4M", *directory;
+    double seconds = 15;
     const struct arg extra[] = {
         {"drive", 0, ARG_TEXT, &drive, NULL, "Simulated drive."},
-        {"directory-seconds", 0, ARG_REAL, &seconds, NULL, "Length of the first run (20)."},
+        {"directory-seconds", 0, ARG_REAL, &seconds, NULL, "Length of the first run (15)."},
     };
     size_t done = 0;
     int rc;
 
     rc = rows == NULL ? CH_FAIL(COHORT_ENOMEM, "table") : table_config(&c, t);
+    /* Half of table1's drive, and still 1,024 zones of 64 slots and 64 erase units. */
+    if (rc == 0)
+        rc = cohort_options_set(&t->options, "zone_bytes", "256K");
     if (rc == 0)
         rc = bench_args(&c, argc, argv, extra, CH_ARRAY_LEN(extra));
     if (rc != 0 || t->help) {

@@ -99,6 +99,19 @@ test_model_inplace(struct zt *t)
     run_model(t, &o, 300);
 }
 
+/* The power will go at one of the next writes, or, what writes alone cannot show, between a write and its flush. */
+static void
+cut_power(struct world *w, struct dev_fault_plan *plan, unsigned writes, unsigned flushes)
+{
+    plan->fail_forever = true;
+    if (zt_below(w->t, 2) == 0)
+        plan->stop_after_writes = 1 + zt_below(w->t, writes);
+    else
+        plan->fail_nth[DEV_FLUSH] = 1 + zt_below(w->t, flushes);
+    w->faulty = true;
+    dev_fault_set(w->dev, plan);
+}
+
 /* Random steps until the power goes. */
 static int
 crash_steps(struct world *w, unsigned steps)
@@ -136,11 +149,8 @@ run_crash(struct zt *t, const struct world_options *o)
         int rc;
 
         ZT_OK(t, crash_steps(w, (unsigned)zt_below(t, 40)));
-        if (midst) {
-            plan.stop_after_writes = 1 + zt_below(t, 200);
-            w->faulty = true;
-            dev_fault_set(w->dev, &plan);
-        }
+        if (midst)
+            cut_power(w, &plan, 200, 60);
         rc = crash_steps(w, 100);
         ZT_CHECK(t, rc == 0 || (midst && (rc == COHORT_EFAILED || rc == COHORT_EIO)));
         world_crash(w, zt_below(t, UINT64_MAX));
@@ -188,11 +198,7 @@ test_crash_inplace_torn(struct zt *t)
         n = world_draw(w, pids, 32);
         if (n > 0) {
             ZT_OK(t, world_prepare(w, pids, n));
-            w->faulty = true;
-            /* Often about when the second batch's copies are written. */
-            plan.stop_after_writes =
-                zt_below(t, 2) == 0 ? 1 + zt_below(t, n + 4) : 1 + n / 2 + zt_below(t, 3);
-            dev_fault_set(w->dev, &plan);
+            cut_power(w, &plan, n + 4, 4);
             /* Two batches, so that the second may be torn while the first one's homes are new. */
             w->page_count = n / 2;
             if (n / 2 == 0 || world_submit(w, false) == 0) {
@@ -585,6 +591,7 @@ test_threads(struct zt *t)
 
     ZT_CHECK(t, r != NULL);
     r->w = world_open(t, &o);
+    r->w->concurrent = true;
     for (unsigned i = 1; i < RACE_PAGES; i++) {
         page_id pid;
 

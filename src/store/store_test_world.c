@@ -235,10 +235,15 @@ world_submit(struct world *w, bool collect)
     for (unsigned i = 0; i < w->page_count; i++)
         w->tried[w->pages[i].pid] = w->versions[i];
     for (unsigned tries = 0; rc == 0; tries++) {
+        uint32_t idle = zone_free_count(store_zones(w->store));
+
         memset(&f->batch, 0, sizeof(f->batch));
         rc = store_write(w->store, w->pages, w->page_count, zt_below(w->t, 2) == 0, &f->batch);
         if (rc == 0)
             note_written(w, f);
+        /* A refused write takes nothing; else batches larger than what GC frees at a time starve. */
+        ZT_CHECK(w->t, rc != COHORT_EFULL || w->concurrent || w->faulty ||
+                           zone_free_count(store_zones(w->store)) >= idle);
         if (rc != COHORT_EFULL || !collect)
             break;
         ZT_CHECK(w->t, tries < 2000); /* neither room nor EFULL of the collector */

@@ -41,6 +41,7 @@ struct world {
     struct store *store;
     struct store_config cfg;
     uint64_t host_base; /* the drive's counter when the device was opened */
+    bool concurrent;    /* another thread runs gc steps */
     bool half;          /* see struct world_options */
     bool faulty;        /* requests were made to fail: the drive has seen less than was counted */
     uint32_t epoch;
