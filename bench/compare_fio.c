@@ -75,13 +75,14 @@ fio_iops(const struct fio *f, double *iops)
     return rc;
 }
 
-/* A round of `seconds`; 0 only lays the file out. */
+/* A round of `seconds`; 0 only lays the file out and gives 0. */
 static int
 fio_round(struct fio *f, const struct bench *b, uint64_t bytes, double seconds, double *iops)
 {
     char text[32];
     int rc;
 
+    *iops = 0;
     f->count = 0;
     fio_arg(f, "name", "compare");
     fio_arg(f, "filename", f->file);
@@ -129,7 +130,7 @@ fio_rounds(struct fio *f, struct bench *b, uint64_t rounds, double *ours, double
 
     rc = fio_size(b, &bytes);
     if (rc == 0)
-        rc = fio_round(f, b, bytes, 0, NULL);
+        rc = fio_round(f, b, bytes, 0, &theirs[0]);
     for (uint64_t i = 0; i < rounds && rc == 0; i++) {
         struct bench_result r = {0};
 

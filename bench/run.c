@@ -253,13 +253,16 @@ worker_main(void *arg)
 uint64_t
 bench_rss_bytes(void)
 {
-    unsigned long long total = 0, resident = 0;
+    unsigned long long resident = 0;
+    char text[128], *end; /* size and resident set, in pages, then more */
     FILE *f = fopen("/proc/self/statm", "r");
 
     if (f == NULL)
         return COHORT_UNKNOWN;
-    if (fscanf(f, "%llu %llu", &total, &resident) != 2)
-        resident = 0;
+    if (fgets(text, sizeof(text), f) != NULL) {
+        (void)strtoull(text, &end, 10);
+        resident = strtoull(end, NULL, 10);
+    }
     fclose(f);
     return resident > 0 ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : COHORT_UNKNOWN;
 }

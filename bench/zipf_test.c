@@ -92,7 +92,7 @@ test_limits(struct zt *t)
 
     ZT_STATUS(t, zipf_init(&z, 10, 1.0), COHORT_EOPTION);
     ZT_STATUS(t, zipf_init(&z, 10, -0.1), COHORT_EOPTION);
-    ZT_STATUS(t, zipf_init(&z, 10, NAN), COHORT_EOPTION);
+    ZT_STATUS(t, zipf_init(&z, 10, (double)NAN), COHORT_EOPTION);
     for (uint64_t n = 1; n <= 3; n++) {
         uint64_t top = 0;
 

@@ -88,14 +88,19 @@ enum cohort_class {
 
 /* The last error of the calling thread. */
 struct cohort_error {
-    int code;          /* COHORT_E*, 0 = none yet */
-    int sys_errno;     /* errno at that time, or 0 */
-    const char *file;  /* source file and line that threw it */
+    int code;         /* COHORT_E*, 0 = none yet */
+    int sys_errno;    /* errno at that time, or 0 */
+    const char *file; /* source file and line that threw it */
     int line;
-    char text[256];    /* what and which object */
+    char text[256]; /* what and which object */
 };
 
-enum cohort_log_level { COHORT_LOG_INFO, COHORT_LOG_NOTICE, COHORT_LOG_WARNING, COHORT_LOG_ERROR };
+enum cohort_log_level {
+    COHORT_LOG_INFO,
+    COHORT_LOG_NOTICE,
+    COHORT_LOG_WARNING,
+    COHORT_LOG_ERROR
+};
 typedef void cohort_log_fn(void *arg, enum cohort_log_level level, const char *text);
 
 COHORT_API const char *cohort_version(void);
@@ -144,7 +149,8 @@ struct cohort_value {
 COHORT_API void cohort_value_free(struct cohort_value *v);
 
 /* NOTFOUND when the key is absent; *out is then unchanged. */
-COHORT_API int cohort_get(cohort_db *db, const void *key, size_t key_bytes, struct cohort_value *out);
+COHORT_API int cohort_get(cohort_db *db, const void *key, size_t key_bytes,
+                          struct cohort_value *out);
 /* Inserts or replaces. */
 COHORT_API int cohort_put(cohort_db *db, const void *key, size_t key_bytes, const void *value,
                           size_t value_bytes);
@@ -209,26 +215,26 @@ enum cohort_cause { /* why bytes were written */
 #define COHORT_UNKNOWN UINT64_MAX /* a counter that the device does not tell */
 
 struct cohort_stats {
-    size_t struct_bytes;            /* set by the caller to sizeof(struct cohort_stats) */
-    uint64_t bytes[COHORT_CAUSES];  /* written since open, by cause */
-    uint64_t host_bytes;            /* their sum */
-    uint64_t device_host_bytes;     /* the device's own counter since open, or COHORT_UNKNOWN */
-    uint64_t media_bytes;           /* programmed by the flash since open, or COHORT_UNKNOWN */
-    uint64_t read_bytes, reads;     /* device reads since open */
-    uint64_t flushes;               /* device flushes since open */
-    uint64_t commits;               /* acknowledged write operations */
-    uint64_t log_flushes;           /* log group flushes */
-    uint64_t payload_bytes;         /* keys + values put */
-    uint64_t page_writes;           /* logical 4 KiB pages written for the user */
-    uint64_t page_write_stored;     /* their stored bytes after compression */
+    size_t struct_bytes;           /* set by the caller to sizeof(struct cohort_stats) */
+    uint64_t bytes[COHORT_CAUSES]; /* written since open, by cause */
+    uint64_t host_bytes;           /* their sum */
+    uint64_t device_host_bytes;    /* the device's own counter since open, or COHORT_UNKNOWN */
+    uint64_t media_bytes;          /* programmed by the flash since open, or COHORT_UNKNOWN */
+    uint64_t read_bytes, reads;    /* device reads since open */
+    uint64_t flushes;              /* device flushes since open */
+    uint64_t commits;              /* acknowledged write operations */
+    uint64_t log_flushes;          /* log group flushes */
+    uint64_t payload_bytes;        /* keys + values put */
+    uint64_t page_writes;          /* logical 4 KiB pages written for the user */
+    uint64_t page_write_stored;    /* their stored bytes after compression */
     uint64_t cache_hits, cache_misses;
     uint64_t cache_bytes, metadata_bytes; /* memory: frames; map, page table, zones, buffers */
     uint64_t pages, live_bytes, space_bytes, capacity_bytes;
     uint64_t zone_bytes, zones, zones_free;
-    uint64_t gc_zones, gc_live_bytes;     /* zones collected and what was live in them */
+    uint64_t gc_zones, gc_live_bytes; /* zones collected and what was live in them */
     uint64_t checkpoints, log_bytes_used, log_bytes;
-    uint64_t codec, preset;               /* as in struct cohort_options */
-    uint64_t retired_zones;               /* zones taken out of use after errors */
+    uint64_t codec, preset; /* as in struct cohort_options */
+    uint64_t retired_zones; /* zones taken out of use after errors */
 };
 COHORT_API int cohort_stats(cohort_db *db, struct cohort_stats *s);
 /* The same as one JSON object; *text is freed by cohort_free(). */

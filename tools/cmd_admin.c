@@ -234,7 +234,7 @@ cmd_check(struct tool *t, int argc, char **argv)
 {
     struct cohort_check_result r = {0};
     struct findings f = {.t = t};
-    struct cohort_error e = {0};
+    struct cohort_error e;
     cohort_db *db = NULL;
     char **pos = NULL;
     int n = 0, rc, printed = 0;

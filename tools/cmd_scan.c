@@ -1,4 +1,4 @@
-/* cmd_scan.c - cohort scan and dump: entries in key order.
+/* cmd_scan.c - cohort scan and dump: entries in key order. (dump of the device's bytes: cmd_format.c)
  *
  * Text form: key, tab, value, newline, with \\ \t \n \xNN for what would break a line, or hex digits
  * with --hex. JSON form: one object a line, "key" or "key_hex", "value" or "value_hex". `load` reads
@@ -181,13 +181,26 @@ int
 cmd_dump(struct tool *t, int argc, char **argv)
 {
     struct scan s = {.t = t, .out = stdout, .limit = UINT64_MAX};
+    struct format_what what = {.page = FORMAT_NONE, .zone = FORMAT_NONE};
+    const struct arg own[] = {
+        {"root", 0, ARG_FLAG, &what.root, NULL, "The device's root records, field by field."},
+        {"log", 0, ARG_FLAG, &what.log, NULL, "The log's blocks and records since the cut."},
+        {"page", 0, ARG_U64, &what.page, NULL, "A page: its place, image and contents."},
+        {"zone", 0, ARG_U64, &what.zone, NULL, "A zone, slot by slot; -v: contents too."},
+    };
     cohort_db *db = NULL;
     char **pos = NULL;
     int n = 0, rc;
 
-    rc = tool_args(t, argc, argv, NULL, 0, 1, 2, &pos, &n);
+    rc = tool_args(t, argc, argv, own, CH_ARRAY_LEN(own), 1, 2, &pos, &n);
     if (rc != 0 || t->help)
         return rc;
+    if (what.root || what.log || what.page != FORMAT_NONE || what.zone != FORMAT_NONE) {
+        if (n > 1)
+            return CH_FAIL(COHORT_EINVAL, "%s: --root, --log, --page, --zone print to stdout",
+                           pos[1]);
+        return format_dump(t, &what);
+    }
     rc = tool_open(t, &db);
     if (rc != 0)
         return rc;

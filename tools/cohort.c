@@ -16,7 +16,7 @@ const struct tool_command tool_commands[] = {
     {"del", cmd_del, "DB KEY", "Deletes a key; it must exist."},
     {"scan", cmd_scan, "DB", "Prints entries in key order: key, tab, value."},
     {"load", cmd_load, "DB [FILE]", "Puts entries read from FILE or stdin: lines key, tab, value."},
-    {"dump", cmd_dump, "DB [FILE]", "Writes every entry, in a form that `load` reads."},
+    {"dump", cmd_dump, "DB [FILE]", "Writes every entry, for `load`; or the device's bytes."},
     {"check", cmd_check, "DB", "Verifies every page, image, place and zone."},
     {"stat", cmd_stat, "DB", "Counters of the database since it was opened, and its sizes."},
     {"bench", cmd_bench, "NAME", "Benchmarks; `cohort bench --help` lists them."},

@@ -45,6 +45,7 @@ tool_help(const struct tool_command *c, const struct arg *own, size_t n, FILE *o
     args_help(own, n, out);
 }
 
+/* NOLINTNEXTLINE(readability-function-size): nine parameters, but one call in every command. */
 int
 tool_args(struct tool *t, int argc, char **argv, const struct arg *own, size_t n, int min, int max,
           char ***pos, int *count)
@@ -142,7 +143,7 @@ tool_bytes_hex(struct tool_bytes *b, const char *text, size_t n)
                        text);
     for (size_t i = 0; i < n && rc == 0; i += 2) {
         int hi = hex_digit(text[i]), lo = hex_digit(text[i + 1]);
-        uint8_t byte = (uint8_t)(hi << 4 | lo);
+        uint8_t byte = (uint8_t)((unsigned)hi << 4 | (unsigned)lo);
 
         if (hi < 0 || lo < 0)
             return CH_FAIL(COHORT_EINVAL, "'%.*s': not hex digits", (int)ch_min_u64(n, 64), text);
@@ -169,7 +170,7 @@ unescape_one(const char *text, size_t n, size_t *used)
         hi = n >= 4 ? hex_digit(text[2]) : -1;
         lo = n >= 4 ? hex_digit(text[3]) : -1;
         *used = hi >= 0 && lo >= 0 ? 4 : 0;
-        return (uint8_t)(hi << 4 | lo);
+        return (uint8_t)((unsigned)hi << 4 | (unsigned)lo);
     default:
         *used = 0;
         return 0;

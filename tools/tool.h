@@ -35,6 +35,14 @@ int cmd_put(struct tool *t, int argc, char **argv);
 int cmd_del(struct tool *t, int argc, char **argv);
 int cmd_scan(struct tool *t, int argc, char **argv);
 int cmd_dump(struct tool *t, int argc, char **argv);
+/* dump --root, --log, --page, --zone (cmd_format.c): what stands on the device, the engine not started. */
+#define FORMAT_NONE UINT64_MAX
+struct format_what {
+    bool root, log;
+    uint64_t page, zone; /* FORMAT_NONE = not asked for */
+};
+CH_NODISCARD int format_dump(struct tool *t, const struct format_what *what);
+
 int cmd_load(struct tool *t, int argc, char **argv);
 int cmd_check(struct tool *t, int argc, char **argv);
 int cmd_stat(struct tool *t, int argc, char **argv);

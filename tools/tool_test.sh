@@ -98,6 +98,7 @@ bad "missing parent" "$dir/no/such" create "$dir/no/such/db"
 bad "unknown option" "unknown option" get "$db" key -o nonsense=1
 bad "option out of range" "cache_bytes" get "$db" key -o cache_bytes=1
 bad "option not a size" "cache_bytes" get "$db" key --cache 12Q
+bad "size too large" "is too large" bench ycsb --value-bytes 99999999999T
 bad "option not a name" "durability" put "$db" key v --durability sometimes
 bad "option without value" "name=value" get "$db" key -o cache_bytes
 bad "unknown flag" "--nonsense is not an option" get "$db" key --nonsense
@@ -187,6 +188,8 @@ bad "broken JSON" "broken line 1: not a JSON object" load "$odd" "$dir/broken" -
 run dump "$many" --quiet
 "$cohort" dump "$many" >/dev/full 2>"$dir/err"
 verdict "full output is an error" test $? -eq 1
+"$cohort" version >/dev/full 2>"$dir/err"
+verdict "full output is an error at the end, too" test $? -eq 1
 
 # ---- a second opener ----
 mkfifo "$dir/pipe"

@@ -100,9 +100,11 @@ decide_create(struct dev *dev, const struct cohort_options *o, bool *create)
         return CH_FAIL(COHORT_EXISTS, "%s: holds a database already", dev_name(dev));
     if (o->create == COHORT_CREATE_NO)
         return blank ? CH_FAIL(COHORT_ENODB, "%s: no database there", dev_name(dev))
-                     : CH_FAIL(COHORT_EMAGIC, "%s: holds something else than a database", dev_name(dev));
+                     : CH_FAIL(COHORT_EMAGIC, "%s: holds something else than a database",
+                               dev_name(dev));
     if (!root && !blank && o->force == 0)
-        return CH_FAIL(COHORT_EMAGIC, "%s: holds something else than a database; force=yes overwrites it",
+        return CH_FAIL(COHORT_EMAGIC,
+                       "%s: holds something else than a database; force=yes overwrites it",
                        dev_name(dev));
     *create = true;
     return 0;
@@ -124,7 +126,8 @@ cohort_open(const char *where, const struct cohort_options *o, cohort_db **out)
     cohort_options_init(&opts);
     if (o != NULL) {
         if (o->struct_bytes != sizeof(opts))
-            return CH_FAIL(COHORT_EINVAL, "cohort_open: options not set up by cohort_options_init()");
+            return CH_FAIL(COHORT_EINVAL,
+                           "cohort_open: options not set up by cohort_options_init()");
         opts = *o;
     }
     rc = ch_options_check(&opts);
@@ -251,7 +254,8 @@ cohort_get(cohort_db *db, const void *key, size_t key_bytes, struct cohort_value
     if (db == NULL || out == NULL || (key == NULL && key_bytes > 0))
         return CH_FAIL(COHORT_EINVAL, "cohort_get: null argument");
     if (key_bytes > COHORT_KEY_MAX)
-        return CH_FAIL(COHORT_EKEYSIZE, "cohort_get: key of %zu bytes, limit %d", key_bytes, COHORT_KEY_MAX);
+        return CH_FAIL(COHORT_EKEYSIZE, "cohort_get: key of %zu bytes, limit %d", key_bytes,
+                       COHORT_KEY_MAX);
     for (;;) {
         void *p;
         size_t cap;
@@ -270,15 +274,17 @@ cohort_get(cohort_db *db, const void *key, size_t key_bytes, struct cohort_value
 }
 
 int
-api_check_entry(const char *what, const void *key, size_t key_bytes, const void *value, size_t value_bytes)
+api_check_entry(const char *what, const void *key, size_t key_bytes, const void *value,
+                size_t value_bytes)
 {
     if ((key == NULL && key_bytes > 0) || (value == NULL && value_bytes > 0))
         return CH_FAIL(COHORT_EINVAL, "%s: null argument", what);
     if (key_bytes > COHORT_KEY_MAX)
-        return CH_FAIL(COHORT_EKEYSIZE, "%s: key of %zu bytes, limit %d", what, key_bytes, COHORT_KEY_MAX);
+        return CH_FAIL(COHORT_EKEYSIZE, "%s: key of %zu bytes, limit %d", what, key_bytes,
+                       COHORT_KEY_MAX);
     if (value_bytes > COHORT_ENTRY_MAX - key_bytes)
-        return CH_FAIL(COHORT_EVALSIZE, "%s: key and value of %zu + %zu bytes, limit %d together", what,
-                       key_bytes, value_bytes, COHORT_ENTRY_MAX);
+        return CH_FAIL(COHORT_EVALSIZE, "%s: key and value of %zu + %zu bytes, limit %d together",
+                       what, key_bytes, value_bytes, COHORT_ENTRY_MAX);
     return 0;
 }
 
@@ -306,7 +312,8 @@ api_after_write(cohort_db *db, lsn_t lsn, uint64_t ops, uint64_t payload)
 }
 
 static int
-write_one(cohort_db *db, const char *what, enum bt_write_kind kind, struct bt_slice key, struct bt_slice value)
+write_one(cohort_db *db, const char *what, enum bt_write_kind kind, struct bt_slice key,
+          struct bt_slice value)
 {
     const struct bt_op op = {.kind = kind, .key = key, .value = value};
     lsn_t lsn = 0;
@@ -332,14 +339,16 @@ cohort_put(cohort_db *db, const void *key, size_t key_bytes, const void *value, 
 }
 
 COHORT_API int
-cohort_insert(cohort_db *db, const void *key, size_t key_bytes, const void *value, size_t value_bytes)
+cohort_insert(cohort_db *db, const void *key, size_t key_bytes, const void *value,
+              size_t value_bytes)
 {
     return write_one(db, "cohort_insert", BT_INSERT, (struct bt_slice){key, key_bytes},
                      (struct bt_slice){value, value_bytes});
 }
 
 COHORT_API int
-cohort_update(cohort_db *db, const void *key, size_t key_bytes, const void *value, size_t value_bytes)
+cohort_update(cohort_db *db, const void *key, size_t key_bytes, const void *value,
+              size_t value_bytes)
 {
     return write_one(db, "cohort_update", BT_UPDATE, (struct bt_slice){key, key_bytes},
                      (struct bt_slice){value, value_bytes});
@@ -348,7 +357,8 @@ cohort_update(cohort_db *db, const void *key, size_t key_bytes, const void *valu
 COHORT_API int
 cohort_del(cohort_db *db, const void *key, size_t key_bytes)
 {
-    return write_one(db, "cohort_del", BT_DEL, (struct bt_slice){key, key_bytes}, (struct bt_slice){0});
+    return write_one(db, "cohort_del", BT_DEL, (struct bt_slice){key, key_bytes},
+                     (struct bt_slice){0});
 }
 
 /* ---- cursors ---- */

@@ -161,7 +161,10 @@ test_batch(struct zt *t)
 
 /* ---- random operations against a model ---- */
 
-enum { MODEL_KEYS = 1200, MODEL_VALUE_MAX = 600 };
+enum {
+    MODEL_KEYS = 1200,
+    MODEL_VALUE_MAX = 600
+};
 struct model {
     uint32_t version[MODEL_KEYS]; /* 0 = absent */
 };
@@ -203,7 +206,8 @@ model_step(struct zt *t, cohort_db *db, struct model *m)
         m->version[i] = m->version[i] == 0 ? next : m->version[i];
         break;
     case 2:
-        ZT_STATUS(t, cohort_update(db, key, kn, value, vn), m->version[i] != 0 ? 0 : COHORT_NOTFOUND);
+        ZT_STATUS(t, cohort_update(db, key, kn, value, vn),
+                  m->version[i] != 0 ? 0 : COHORT_NOTFOUND);
         m->version[i] = m->version[i] != 0 ? next : 0;
         break;
     default:
@@ -279,7 +283,7 @@ test_cursor_seek(struct zt *t)
     cohort_cursor *c = NULL;
     struct cohort_slice k;
     struct cohort_slice v;
-    char key[16];
+    char key[16], want[16];
 
     for (int i = 0; i < 2000; i++) {
         (void)snprintf(key, sizeof(key), "%06d", i * 10);
@@ -293,9 +297,8 @@ test_cursor_seek(struct zt *t)
         (void)snprintf(key, sizeof(key), "%06d", x);
         ZT_OK(t, cohort_cursor_seek(c, key, 6));
         ZT_OK(t, cohort_cursor_entry(c, &k, &v));
-        ZT_CHECK(t, atoi((char[7]){((const char *)k.data)[0], ((const char *)k.data)[1], ((const char *)k.data)[2],
-                                   ((const char *)k.data)[3], ((const char *)k.data)[4], ((const char *)k.data)[5],
-                                   0}) == (x + 9) / 10 * 10);
+        (void)snprintf(want, sizeof(want), "%06d", (x + 9) / 10 * 10);
+        ZT_CHECK(t, k.bytes == 6 && memcmp(k.data, want, 6) == 0);
         ZT_OK(t, cohort_cursor_seek_before(c, key, 6));
         ZT_OK(t, cohort_cursor_entry(c, &k, &v));
         (void)snprintf(key, sizeof(key), "%06d", x / 10 * 10);
@@ -380,7 +383,8 @@ test_newer_format(struct zt *t)
     for (int slot = 0; slot < 2; slot++) {
         int fd = open(file, O_RDONLY);
 
-        ZT_CHECK(t, fd >= 0 && pread(fd, block, sizeof(block), slot * META_ROOT_BYTES / 2) == sizeof(block));
+        ZT_CHECK(t, fd >= 0 && pread(fd, block, sizeof(block), slot * META_ROOT_BYTES / 2) ==
+                                   sizeof(block));
         ZT_CHECK(t, close(fd) == 0);
         if (meta_root_decode(block, &r) != 0)
             continue;
@@ -436,7 +440,8 @@ test_flips(struct zt *t)
     ZT_OK(t, dev_sim_open(drive, &dev));
     rc = api_open_dev(dev, &o, false, &db);
     if (rc != 0) {
-        ZT_CHECK(t, cohort_class_of(rc) == COHORT_CLASS_CORRUPT || cohort_class_of(rc) == COHORT_CLASS_MISMATCH);
+        ZT_CHECK(t, cohort_class_of(rc) == COHORT_CLASS_CORRUPT ||
+                        cohort_class_of(rc) == COHORT_CLASS_MISMATCH);
     } else {
         for (unsigned i = 0; i < MODEL_KEYS; i++) {
             char key[32];
@@ -447,7 +452,8 @@ test_flips(struct zt *t)
                 continue;
             ZT_STATUS(t, rc, m->version[i] != 0 ? 0 : COHORT_NOTFOUND);
             if (rc == 0)
-                ZT_CHECK(t, v.bytes == model_value(i, m->version[i], value) && memcmp(v.data, value, v.bytes) == 0);
+                ZT_CHECK(t, v.bytes == model_value(i, m->version[i], value) &&
+                                memcmp(v.data, value, v.bytes) == 0);
         }
         api_kill(db);
     }

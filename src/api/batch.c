@@ -22,7 +22,9 @@ struct cohort_batch {
 };
 
 /* The largest batch anybody can write fits a log record; what lies far beyond it is refused while gathering. */
-enum { BATCH_ARENA_MAX = 64 << 20 };
+enum {
+    BATCH_ARENA_MAX = 64 << 20
+};
 
 COHORT_API int
 cohort_batch_create(cohort_batch **out)
@@ -99,12 +101,14 @@ add(cohort_batch *b, const char *what, bool del, struct bt_slice key, struct bt_
     if (value.bytes > 0)
         memcpy(b->arena + b->used + key.bytes, value.data, value.bytes);
     b->items[b->count++] = (struct item){b->used, (uint32_t)key.bytes, (uint32_t)value.bytes, del};
-    b->used += key.bytes + value.bytes + 1; /* +1: every operation has an address of its own (compare) */
+    b->used +=
+        key.bytes + value.bytes + 1; /* +1: every operation has an address of its own (compare) */
     return 0;
 }
 
 COHORT_API int
-cohort_batch_put(cohort_batch *b, const void *key, size_t key_bytes, const void *value, size_t value_bytes)
+cohort_batch_put(cohort_batch *b, const void *key, size_t key_bytes, const void *value,
+                 size_t value_bytes)
 {
     return add(b, "cohort_batch_put", false, (struct bt_slice){key, key_bytes},
                (struct bt_slice){value, value_bytes});
@@ -113,7 +117,8 @@ cohort_batch_put(cohort_batch *b, const void *key, size_t key_bytes, const void 
 COHORT_API int
 cohort_batch_del(cohort_batch *b, const void *key, size_t key_bytes)
 {
-    return add(b, "cohort_batch_del", true, (struct bt_slice){key, key_bytes}, (struct bt_slice){0});
+    return add(b, "cohort_batch_del", true, (struct bt_slice){key, key_bytes},
+               (struct bt_slice){0});
 }
 
 static int

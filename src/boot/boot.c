@@ -44,7 +44,8 @@ enum {
 bool
 boot_is_inplace(const struct db *db)
 {
-    return db->root.preset == COHORT_PRESET_INPLACE || db->root.preset == COHORT_PRESET_INPLACE_ATOMIC;
+    return db->root.preset == COHORT_PRESET_INPLACE ||
+           db->root.preset == COHORT_PRESET_INPLACE_ATOMIC;
 }
 
 static enum pack_codec
@@ -60,7 +61,8 @@ choose_codec(uint64_t preset, uint64_t codec)
     default:
         break;
     }
-    return preset == COHORT_PRESET_COHORT || preset == COHORT_PRESET_OOP_PACK ? PACK_LZ4 : PACK_NONE;
+    return preset == COHORT_PRESET_COHORT || preset == COHORT_PRESET_OOP_PACK ? PACK_LZ4
+                                                                              : PACK_NONE;
 }
 
 static uint64_t
@@ -90,7 +92,8 @@ layout_new(struct db *db)
     if (r->zone_bytes == 0)
         r->zone_bytes = ch_clamp_u64(bytes / 1024, 256 * KIB, 64 * MIB) / (64 * KIB) * (64 * KIB);
     if (r->zone_bytes % CH_PAGE_BYTES != 0 || r->zone_bytes < 64 * KIB)
-        return CH_FAIL(COHORT_EOPTION, "zone_bytes %" PRIu64 ": not a multiple of 4096 of at least 64K",
+        return CH_FAIL(COHORT_EOPTION,
+                       "zone_bytes %" PRIu64 ": not a multiple of 4096 of at least 64K",
                        r->zone_bytes);
     r->log_bytes = db->opts.log_bytes;
     if (r->log_bytes == 0)
@@ -101,10 +104,12 @@ layout_new(struct db *db)
     r->log_bytes = log_end - r->log_base;
     r->zones_base = log_end;
     if (caps->bytes < log_end || (caps->bytes - log_end) / r->zone_bytes < BOOT_ZONES_MIN)
-        return CH_FAIL(COHORT_EMISMATCH, "%s: %" PRIu64 " bytes are too few for a log of %" PRIu64
-                       " and %d zones of %" PRIu64, dev_name(db->dev), caps->bytes, r->log_bytes,
-                       BOOT_ZONES_MIN, r->zone_bytes);
-    r->zones = caps->growable ? BOOT_ZONES_FIRST : (uint32_t)((caps->bytes - log_end) / r->zone_bytes);
+        return CH_FAIL(COHORT_EMISMATCH,
+                       "%s: %" PRIu64 " bytes are too few for a log of %" PRIu64
+                       " and %d zones of %" PRIu64,
+                       dev_name(db->dev), caps->bytes, r->log_bytes, BOOT_ZONES_MIN, r->zone_bytes);
+    r->zones =
+        caps->growable ? BOOT_ZONES_FIRST : (uint32_t)((caps->bytes - log_end) / r->zone_bytes);
     r->epoch = 1;
     r->epoch_min = 1;
     r->epoch_start = r->cut = r->map_start = WAL_BLOCK;
@@ -126,7 +131,8 @@ match_options(const struct db *db)
     const struct meta_root *r = &db->root;
 
     if (db->opts.preset != COHORT_PRESET_COHORT && db->opts.preset != r->preset)
-        return CH_FAIL(COHORT_EMISMATCH, "%s: created with another preset (%" PRIu32 ", not %" PRIu64 ")",
+        return CH_FAIL(COHORT_EMISMATCH,
+                       "%s: created with another preset (%" PRIu32 ", not %" PRIu64 ")",
                        dev_name(db->dev), r->preset, db->opts.preset);
     if (db->opts.zone_bytes != 0 && db->opts.zone_bytes != r->zone_bytes)
         return CH_FAIL(COHORT_EMISMATCH, "%s: zone_bytes is %" PRIu64 " since creation",
@@ -150,7 +156,8 @@ step_root(struct db *db)
     rc = layout_new(db);
     if (rc != 0)
         return rc;
-    rc = dev_allocate(db->dev, 0, db->root.zones_base + (uint64_t)db->root.zones * db->root.zone_bytes);
+    rc = dev_allocate(db->dev, 0,
+                      db->root.zones_base + (uint64_t)db->root.zones * db->root.zone_bytes);
     /* Roots of an earlier database must not win over ours. */
     if (rc == 0)
         rc = dev_write(db->dev, 0, zeroes, sizeof(zeroes), CH_META);
@@ -205,7 +212,8 @@ inplace_layout(const struct db *db, uint32_t *first_zone, uint64_t *pages_max)
 static unsigned
 batch_pages(const struct db *db)
 {
-    return (unsigned)ch_clamp_u64(db->opts.cache_bytes / CH_PAGE_BYTES / BOOT_FRAMES_PER_BATCH, 16, 128);
+    return (unsigned)ch_clamp_u64(db->opts.cache_bytes / CH_PAGE_BYTES / BOOT_FRAMES_PER_BATCH, 16,
+                                  128);
 }
 
 static int
@@ -216,8 +224,9 @@ step_store(struct db *db)
         .kind = boot_is_inplace(db) ? STORE_INPLACE : STORE_OOP,
         .double_write = db->root.preset == COHORT_PRESET_INPLACE,
         .dev = db->dev,
-        .codec = db->opts.codec == COHORT_CODEC_DEFAULT ? (enum pack_codec)db->root.codec
-                                                        : choose_codec(db->root.preset, db->opts.codec),
+        .codec = db->opts.codec == COHORT_CODEC_DEFAULT
+                     ? (enum pack_codec)db->root.codec
+                     : choose_codec(db->root.preset, db->opts.codec),
         .codec_level = (int)db->opts.codec_level,
         .zones_base = db->root.zones_base,
         .zone_bytes = db->root.zone_bytes,
@@ -281,7 +290,8 @@ step_arrays(struct db *db)
         rc = meta_array_create(db->dev, (enum meta_array_id)i, &db->root, &db->arrays[i]);
     if (rc == 0 && db->fresh && boot_is_inplace(db)) {
         uint64_t slots = db->root.zone_bytes / CH_PAGE_BYTES;
-        uint64_t map_zones = array_zones(db, ch_div_up(zones_max(db) * slots, MAP_PAGE_ENTRIES) + 1);
+        uint64_t map_zones =
+            array_zones(db, ch_div_up(zones_max(db) * slots, MAP_PAGE_ENTRIES) + 1);
         uint64_t zone_zones = array_zones(db, zones_max(db) / 64 + 1);
 
         for (uint64_t i = 0; rc == 0 && i < map_zones + zone_zones; i++) {
@@ -289,7 +299,8 @@ step_arrays(struct db *db)
 
             rc = zone_take_meta(store_zones(db->store), &z);
             if (rc == 0)
-                rc = meta_array_extend(db->arrays[i < map_zones ? META_MAP : META_ZONES], z, &db->root);
+                rc = meta_array_extend(db->arrays[i < map_zones ? META_MAP : META_ZONES], z,
+                                       &db->root);
         }
     }
     if (rc == 0 && !db->fresh)
@@ -388,7 +399,8 @@ recover_tree(struct db *db)
     map_pid_rebuild(store_map(db->store), keep_resident, db);
     rc = buf_fix(db->buf, BOOT_ROOT_MAIN, BUF_SHARED, &ref);
     if (rc == COHORT_NOTFOUND)
-        return CH_FAIL(COHORT_ECORRUPT, "%s: the root page of the main tree is missing", dev_name(db->dev));
+        return CH_FAIL(COHORT_ECORRUPT, "%s: the root page of the main tree is missing",
+                       dev_name(db->dev));
     if (rc == 0)
         buf_unfix(db->buf, &ref);
     return rc;
@@ -545,7 +557,8 @@ boot_open(struct dev *dev, const struct cohort_options *o, bool create, struct d
     for (i = 0; i < CH_ARRAY_LEN(steps); i++) {
         rc = steps[i].run(db);
         if (rc != 0) {
-            ch_log(COHORT_LOG_WARNING, "open: step %s failed: %s", steps[i].name, cohort_strerror(rc));
+            ch_log(COHORT_LOG_WARNING, "open: step %s failed: %s", steps[i].name,
+                   cohort_strerror(rc));
             undo_steps(db, i);
             return rc;
         }
@@ -584,8 +597,8 @@ boot_set_error(struct db *db, int rc)
 
     if (atomic_compare_exchange_strong_explicit(&db->error, &none, rc, memory_order_acq_rel,
                                                 memory_order_relaxed))
-        ch_log(COHORT_LOG_ERROR, "%s: read-only from now on: %s: %s", dev_name(db->dev), cohort_strerror(rc),
-               cohort_last_error()->text);
+        ch_log(COHORT_LOG_ERROR, "%s: read-only from now on: %s: %s", dev_name(db->dev),
+               cohort_strerror(rc), cohort_last_error()->text);
 }
 
 int

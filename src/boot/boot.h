@@ -17,7 +17,10 @@ struct store;
 struct wal;
 struct buf;
 
-enum { BOOT_TREE_MAIN = 1, BOOT_ROOT_MAIN = 1 /* page id of the main tree's root */ };
+enum {
+    BOOT_TREE_MAIN = 1,
+    BOOT_ROOT_MAIN = 1 /* page id of the main tree's root */
+};
 
 struct db {
     struct cohort_options opts;
@@ -28,16 +31,17 @@ struct db {
     struct wal *wal;
     struct buf *buf;
     struct bt main;
-    bool fresh;                    /* being created */
-    struct rt_mutex ckpt;          /* rank CHECKPOINT */
-    uint32_t *zone_page_crc;       /* of the zone-table pages as last written */
+    bool fresh;              /* being created */
+    struct rt_mutex ckpt;    /* rank CHECKPOINT */
+    uint32_t *zone_page_crc; /* of the zone-table pages as last written */
     uint64_t zone_page_crcs;
-    uint8_t *ckpt_buf;             /* 64 payloads */
+    uint8_t *ckpt_buf; /* 64 payloads */
     struct rt_thread ckpt_thread, flush_thread;
     bool ckpt_running, flush_running;
     _Atomic bool stop;
-    _Atomic int error;             /* first fatal error of a background step; sticky. Pairs with db_writable() */
-    struct rt_mutex stop_lock;     /* rank STATS; with stop_cond for the flush thread's sleep */
+    _Atomic int
+        error; /* first fatal error of a background step; sticky. Pairs with db_writable() */
+    struct rt_mutex stop_lock; /* rank STATS; with stop_cond for the flush thread's sleep */
     struct rt_cond stop_cond;
     _Atomic uint64_t checkpoints;
     uint64_t base_host, base_media; /* the device's counters at open */
@@ -46,7 +50,8 @@ struct db {
 
 /* Opens the database on `dev`, which is taken also on error; formats it first when `create`. Progress and notices go to
  * the log. Errors as cohort_open(). */
-CH_NODISCARD int boot_open(struct dev *dev, const struct cohort_options *o, bool create, struct db **out);
+CH_NODISCARD int boot_open(struct dev *dev, const struct cohort_options *o, bool create,
+                           struct db **out);
 /* Stops threads, checkpoints unless the log has failed, frees everything. Returns the first error. */
 CH_NODISCARD int boot_close(struct db *db);
 /* Frees everything without writing a byte: what a crash leaves, for tests. */

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const uint64_t presets[] = {COHORT_PRESET_COHORT, COHORT_PRESET_INPLACE, COHORT_PRESET_INPLACE_ATOMIC,
-                                   COHORT_PRESET_OOP, COHORT_PRESET_OOP_PACK};
+static const uint64_t presets[] = {COHORT_PRESET_COHORT, COHORT_PRESET_INPLACE,
+                                   COHORT_PRESET_INPLACE_ATOMIC, COHORT_PRESET_OOP,
+                                   COHORT_PRESET_OOP_PACK};
 
 static void
 small_options(struct zt *t, struct cohort_options *o)
@@ -90,7 +91,9 @@ make_crashed(struct zt *t, unsigned keys)
 static void
 test_open_fails_at_every_request(struct zt *t)
 {
-    enum { KEYS = 400 };
+    enum {
+        KEYS = 400
+    };
     static const enum dev_op ops[] = {DEV_READ, DEV_WRITE, DEV_FLUSH};
     struct sim_drive *drive = make_crashed(t, KEYS);
     struct cohort_options o;
@@ -111,7 +114,8 @@ test_open_fails_at_every_request(struct zt *t)
             ZT_OK(t, dev_fault_open(dev, &plan, &fault));
             rc = boot_open(fault, &o, false, &db);
             if (rc != 0) {
-                ZT_CHECK(t, cohort_class_of(rc) == COHORT_CLASS_IO || cohort_class_of(rc) == COHORT_CLASS_FAILED ||
+                ZT_CHECK(t, cohort_class_of(rc) == COHORT_CLASS_IO ||
+                                cohort_class_of(rc) == COHORT_CLASS_FAILED ||
                                 cohort_class_of(rc) == COHORT_CLASS_CORRUPT);
                 continue;
             }
@@ -134,7 +138,9 @@ test_open_fails_at_every_request(struct zt *t)
 static void
 test_recovery_is_interrupted(struct zt *t)
 {
-    enum { KEYS = 400 };
+    enum {
+        KEYS = 400
+    };
     struct sim_drive *drive = make_crashed(t, KEYS);
     struct cohort_options o;
     struct db *db = NULL;

@@ -98,7 +98,8 @@ boot_check(struct db *db, void (*report)(void *arg, const char *line), void *arg
     out->leaf_pages = tree.leaf_pages;
     out->inner_pages = tree.inner_pages;
     out->leaf_used_bytes = tree.leaf_used_bytes;
-    rc = out->errors == 0 ? 0 : CH_FAIL(COHORT_ECORRUPT, "check: %" PRIu64 " findings", out->errors);
+    rc =
+        out->errors == 0 ? 0 : CH_FAIL(COHORT_ECORRUPT, "check: %" PRIu64 " findings", out->errors);
 out:
     free(r.bits);
     return rc;

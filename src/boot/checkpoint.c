@@ -23,7 +23,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { CKPT_CHUNK = 64, CKPT_WAIT_NS = 50 * 1000 * 1000 };
+enum {
+    CKPT_CHUNK = 64,
+    CKPT_WAIT_NS = 50 * 1000 * 1000
+};
 
 /* ---- extents ---- */
 
@@ -150,7 +153,7 @@ write_zone_pages(struct db *db, uint64_t number)
         memset(payload, 0, META_PAGE_PAYLOAD);
         store_zone_page_copy(db->store, k, payload);
         crc = ch_crc32c(1, payload, META_PAGE_PAYLOAD) | 1; /* 0 = never written */
-        if (crc == db->zone_page_crc[k] && k < db->root.zone_pages)
+        if (k < db->root.zone_pages && crc == db->zone_page_crc[k])
             continue;
         db->zone_page_crc[k] = crc;
         ks[n++] = k;

@@ -60,8 +60,9 @@ recover_pass_map(struct db *db, lsn_t *tail)
     if (rc == COHORT_NOTFOUND) {
         *tail = wal_scan_tail(scan);
         rc = 0;
-        ch_log(COHORT_LOG_INFO, "recovery: log read from LSN %" PRIu64 " to %" PRIu64 ", %" PRIu64
-               " map records", db->root.cut, *tail, maps);
+        ch_log(COHORT_LOG_INFO,
+               "recovery: log read from LSN %" PRIu64 " to %" PRIu64 ", %" PRIu64 " map records",
+               db->root.cut, *tail, maps);
     }
     wal_scan_close(scan);
     return rc;

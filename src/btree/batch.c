@@ -1,30 +1,33 @@
 /* batch.c - many operations as one atomic change: one log record over several leaves.
  *
- *   prepare   leaf by leaf, holding one latch at a time: tries the operations out on a copy and splits where they don't fit; also
- *             reads the leaves in
- *   latch     all leaves left to right, exclusively; tries out again and builds the record. Something changed
- *             meanwhile: all latches are given back and it begins anew
+ *   prepare   leaf by leaf, holding one latch at a time: tries the operations out on a copy and
+ *             splits where they don't fit; also reads the leaves in
+ *   latch     all leaves left to right, exclusively; tries out again and builds the record.
+ *             Something changed meanwhile: all latches are given back and it begins anew
  *   commit    one record, applied to all leaves, then all latches are given back
  *
  * Invariants:
- *   A1  the first leaf may be waited for; with a leaf held, leaves and inner pages are only tried: a structure change waits for
- *       leaves while it holds their parent (O1).
- *   A2  all leaves stay latched from before the record is appended until the last one is changed: no reader sees a part.
+ *   A1  the first leaf may be waited for; with a leaf held, leaves and inner pages are only tried:
+ *       a structure change waits for leaves while it holds their parent (O1).
+ *   A2  all leaves stay latched from before the record is appended until the last one is changed:
+ *       no reader sees a part.
  *   A3  a split that a batch needs separates its own operations, so every split leaves less to do.
  *
- * Locks: `batch` (rank BATCH) over all of it; it guards batch_mem. Log room is reserved between prepare and latch (T3).
+ * Locks: `batch` (rank BATCH) over all of it; it guards batch_mem. Log room is reserved between
+ * prepare and latch (T3).
  *
- * Crash: the record is in the log or it is not. Splits made for a batch that did not come leave valid, maybe empty, leaves.
+ * Crash: the record is in the log or it is not. Splits made for a batch that did not come leave
+ * valid, maybe empty, leaves.
  */
 #include <stdlib.h>
 
 #include "btree/tree.h"
 
 enum {
-    TRIES = 32,            /* for one latch */
-    BACKOFF_AFTER = 8,     /* attempts */
+    TRIES = 32,        /* for one latch */
+    BACKOFF_AFTER = 8, /* attempts */
     BACKOFF_NS = 20000,
-    BACKOFF_MAX = 50,      /* times BACKOFF_NS */
+    BACKOFF_MAX = 50, /* times BACKOFF_NS */
 };
 
 struct batch {
@@ -112,8 +115,9 @@ bt_leaf_try(struct bt *t, struct bt_slice key, struct bt_bounds *b, struct buf_r
 
 /* ---- trying out ---- */
 
-/* Does the operations from *i on that belong to the leaf on its copy `page`, and adds them to the record unless it is NULL. On
- * return *i is the first operation that does not belong to it. ERETRY: the one that does not fit. */
+/* Does the operations from *i on that belong to the leaf on its copy `page`, and adds them to the
+ * record unless it is NULL. On return *i is the first operation that does not belong to it. ERETRY:
+ * the one that does not fit. */
 static int
 leaf_ops(const struct batch *b, uint8_t *page, const struct bt_bounds *bounds, size_t *i,
          struct change *c, page_id pid)

@@ -1,5 +1,5 @@
-/* btree_test.c - the tree against a model, over the real layers below it on a simulated drive. One thread; threads:
- * btree_threads_test.c. */
+/* btree_test.c - the tree against a model, over the real layers below it on a simulated drive. One
+ * thread; threads: btree_threads_test.c. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,7 +8,8 @@
 static const struct bt_slice NO_KEY = {NULL, 0};
 
 /* Goal: the tree is an ordered map, whatever the keys look like and however small the cache is.
- * Method: random operations of all kinds, in phases that grow and shrink; full comparison now and then. */
+ * Method: random operations of all kinds, in phases that grow and shrink; full comparison now and
+ * then. */
 static void
 test_random_ops(struct zt *t)
 {
@@ -45,13 +46,15 @@ test_random_ops(struct zt *t)
         if (step % 3000 == 0)
             rig_compare(&r, &k);
     }
+    rig_check_reachable(&r);
     rig_reopen_buf(&r);
     rig_compare(&r, &k);
     keys_destroy(&k);
     rig_close(&r);
 }
 
-/* Goal: loads in order fill leaves to 90 % and more, random ones to 60 %; deleting all leaves an empty root leaf. */
+/* Goal: loads in order fill leaves to 90 % and more, random ones to 60 %; deleting all leaves an
+ * empty root leaf. */
 static void
 test_loads(struct zt *t)
 {
@@ -187,8 +190,9 @@ change_near(struct rig *r, struct keys *k, unsigned at, bool del)
         ZT_OK(r->t, rig_del(r, k, i));
 }
 
-/* Goal: a scan meets each key that stays exactly once and in order, while others come and go and pages split and
- * merge around it. Method: even keys stay, odd ones change in bursts between the steps. */
+/* Goal: a scan meets each key that stays exactly once and in order, while others come and go and
+ * pages split and merge around it. Method: even keys stay, odd ones change in bursts between the
+ * steps. */
 static void
 test_scan_under_changes(struct zt *t)
 {
@@ -232,7 +236,9 @@ test_scan_under_changes(struct zt *t)
 
 /* ---- batches ---- */
 
-enum { BATCH_OPS = 2000 };
+enum {
+    BATCH_OPS = 2000
+};
 
 struct batch_ops {
     struct bt_op ops[BATCH_OPS];
@@ -259,7 +265,8 @@ batch_done(const struct batch_ops *b, struct keys *k, uint32_t version)
         k->version[b->keys[i]] = b->ops[i].kind == BT_DEL ? 0 : version;
 }
 
-/* Goal: batches of any size and mix do what their operations say, from the empty tree on and back to it. */
+/* Goal: batches of any size and mix do what their operations say, from the empty tree on and back
+ * to it. */
 static void
 test_batches(struct zt *t)
 {
@@ -341,9 +348,10 @@ test_batch_limits(struct zt *t)
 
 /* ---- redo ---- */
 
-/* Replays the log of `from` into `to`, up to `limit` records of the tree; *n counts them. */
-static void
-replay(struct rig *from, struct rig *to, unsigned limit, unsigned *n)
+/* Replays the log of `from` into `to`, up to `limit` records of the tree without the first `skip`;
+ * counts them. */
+static unsigned
+replay(struct rig *from, struct rig *to, unsigned skip, unsigned limit)
 {
     struct wal_scan_config cfg = {.dev = from->dev,
                                   .base = RIG_LOG_BASE,
@@ -355,70 +363,113 @@ replay(struct rig *from, struct rig *to, unsigned limit, unsigned *n)
                                   .epoch = 1};
     struct wal_scan *s;
     struct wal_record rec;
-    int rc;
+    unsigned n = 0;
+    int rc = 0;
 
-    *n = 0;
     ZT_OK(from->t, wal_scan_open(&cfg, &s));
-    while (*n < limit && (rc = wal_scan_next(s, &rec)) == 0) {
+    while (n < limit && (rc = wal_scan_next(s, &rec)) == 0) {
         if (rec.type != BT_RECORD_PAGES)
             continue;
-        ZT_OK(from->t, bt_redo(to->buf, rec.end, rec.data, rec.bytes));
-        (*n)++;
+        if (n++ >= skip)
+            ZT_OK(from->t, bt_redo(to->buf, rec.end, rec.data, rec.bytes));
     }
-    ZT_CHECK(from->t, *n == limit || rc == COHORT_NOTFOUND);
+    ZT_CHECK(from->t, n == limit || rc == COHORT_NOTFOUND);
     wal_scan_close(s);
+    return n;
 }
 
-/* Goal: the log alone rebuilds the tree, any prefix of it is a valid tree, and replaying twice changes nothing.
- * Method: random operations and batches; replay into an empty store, whole and up to random records. */
+/* Random operations and batches, none of which leaves the log. */
+static void
+fill_log(struct rig *r, struct keys *k)
+{
+    struct zt *t = r->t;
+    struct batch_ops *b = calloc(1, sizeof(*b));
+    lsn_t lsn;
+
+    ZT_CHECK(t, b != NULL);
+    for (uint32_t step = 1; step <= 4000; step++) {
+        unsigned i = (unsigned)zt_below(t, k->n);
+
+        if (step % 50 == 0) {
+            b->n = 0;
+            for (i = 0; i < k->n; i++)
+                if (zt_below(t, 16) == 0)
+                    batch_add(b, k, i, zt_below(t, 2) == 0 ? 0 : step);
+            ZT_OK(t, bt_write_batch(&r->bt, b->ops, b->n, &lsn));
+            batch_done(b, k, step);
+        } else if (k->version[i] != 0 && zt_below(t, 100) < (step / 1000 % 2 == 0 ? 40 : 70)) {
+            ZT_OK(t, rig_del(r, k, i));
+        } else {
+            ZT_OK(t, rig_put(r, k, i, step));
+        }
+    }
+    ZT_OK(t, wal_flush(r->wal, wal_end(r->wal)));
+    free(b);
+}
+
+/* Goal: the log alone rebuilds the tree; any prefix of it is a valid tree; replaying any part of it
+ * again changes nothing; a part without its beginning skips the pages it does not know; pages that
+ * were freed stay free. Method: replay into an empty store, whole, twice, and up to or from random
+ * records. */
 static void
 test_redo(struct zt *t)
 {
-    struct batch_ops *b = calloc(1, sizeof(*b));
     struct rig_options o = {.frames = 200000, .log_megabytes = 64};
     struct rig_options empty = {.no_tree = true, .frames = 4096};
     struct rig r, into;
     struct keys k;
-    unsigned records = 0, n;
-    lsn_t lsn;
+    unsigned records = UINT32_MAX;
 
-    ZT_CHECK(t, b != NULL);
     rig_open(&r, t, &o);
     keys_create(&k, t, (enum key_shape)(t->seed % KEY_SHAPES), 800, 120);
-    for (uint32_t step = 1; step <= 4000; step++) {
-        unsigned i = (unsigned)zt_below(t, k.n);
-
-        if (step % 50 == 0) {
-            b->n = 0;
-            for (i = 0; i < k.n; i++)
-                if (zt_below(t, 16) == 0)
-                    batch_add(b, &k, i, zt_below(t, 2) == 0 ? 0 : step);
-            ZT_OK(t, bt_write_batch(&r.bt, b->ops, b->n, &lsn));
-            batch_done(b, &k, step);
-        } else if (k.version[i] != 0 && zt_below(t, 100) < (step / 1000 % 2 == 0 ? 40 : 70)) {
-            ZT_OK(t, rig_del(&r, &k, i));
-        } else {
-            ZT_OK(t, rig_put(&r, &k, i, step));
-        }
-    }
-    ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
-    for (unsigned round = 0; round < 4; round++) {
+    fill_log(&r, &k);
+    empty.log_start = ch_round_up(wal_end(r.wal), WAL_BLOCK);
+    for (unsigned round = 0; round < 5; round++) {
         rig_open(&into, t, &empty);
         bt_init(&into.bt, into.buf, into.wal, RIG_TREE, r.bt.root);
-        replay(&r, &into, round == 0 ? UINT32_MAX : 1 + (unsigned)zt_below(t, records), &n);
         if (round == 0) {
-            records = n;
+            records = replay(&r, &into, 0, UINT32_MAX);
             rig_compare(&into, &k);
-            replay(&r, &into, UINT32_MAX, &n);
+            (void)replay(&r, &into, (unsigned)zt_below(t, records), UINT32_MAX);
             rig_compare(&into, &k);
+            rig_check_reachable(&into);
+        } else if (round == 1) {
+            (void)replay(&r, &into, 1 + (unsigned)zt_below(t, records), UINT32_MAX);
         } else {
+            (void)replay(&r, &into, 0, 1 + (unsigned)zt_below(t, records));
             (void)rig_check(&into);
         }
         rig_close(&into);
     }
     ZT_CHECK(t, records > 3000);
     keys_destroy(&k);
-    free(b);
+    rig_close(&r);
+}
+
+/* Goal (R1): the newest write LSN on any leaf is that of the last operation, whatever splits and
+ * merges came with it. */
+static void
+test_write_lsn(struct zt *t)
+{
+    struct rig_options o = {0};
+    struct rig r;
+    struct keys k;
+    uint8_t buf[COHORT_ENTRY_MAX];
+    lsn_t lsn = 0;
+
+    rig_open(&r, t, &o);
+    keys_create(&k, t, KEYS_DECIMAL, 200, 600);
+    for (uint32_t step = 1; step <= 2000; step++) {
+        unsigned i = (unsigned)zt_below(t, k.n);
+        struct bt_op op = {.key = key_slice(&k, i), .value = key_value(&k, i, step, buf)};
+        int rc;
+
+        op.kind = zt_below(t, 100) < (step / 250 % 2 == 0 ? 20 : 80) ? BT_DEL : BT_PUT;
+        rc = bt_write(&r.bt, &op, &lsn);
+        ZT_CHECK(t, rc == 0 || rc == COHORT_NOTFOUND);
+        ZT_CHECK(t, rig_write_lsn(&r) == lsn);
+    }
+    keys_destroy(&k);
     rig_close(&r);
 }
 
@@ -435,7 +486,8 @@ test_redo_malformed(struct zt *t)
         ch_prng_fill(&t->rng, junk, sizeof(junk));
         if (zt_below(t, 2) == 0)
             ch_put16(junk, 1);
-        ZT_STATUS(t, bt_redo(r.buf, 1 << 20, junk, (uint32_t)zt_below(t, sizeof(junk))), COHORT_ELOG);
+        ZT_STATUS(t, bt_redo(r.buf, 1 << 20, junk, (uint32_t)zt_below(t, sizeof(junk))),
+                  COHORT_ELOG);
     }
     ZT_CHECK(t, rig_check(&r).entries == 0);
     rig_close(&r);
@@ -443,7 +495,8 @@ test_redo_malformed(struct zt *t)
 
 /* ---- limits ---- */
 
-/* Goal: a full drive refuses puts with EFULL and stays readable and deletable. Values are noise, so that they fill it. */
+/* Goal: a full drive refuses puts with EFULL and stays readable and deletable. Values are noise, so
+ * that they fill it. */
 static void
 test_full_drive(struct zt *t)
 {
@@ -487,6 +540,7 @@ main(int argc, char **argv)
         {"batches", test_batches, 6},
         {"batch_limits", test_batch_limits, 1},
         {"redo", test_redo, 8},
+        {"write_lsn", test_write_lsn, 2},
         {"redo_malformed", test_redo_malformed, 2},
         {"full_drive", test_full_drive, 1},
     };

@@ -44,6 +44,8 @@ rig_open(struct rig *r, struct zt *t, const struct rig_options *o)
     memset(r, 0, sizeof(*r));
     r->t = t;
     r->o = *o;
+    if (o->log_start != 0)
+        wc.start = wc.cut = o->log_start;
     r->o.frames = o->frames != 0 ? o->frames : 2048;
     r->o.megabytes = o->megabytes != 0 ? o->megabytes : 128;
     r->o.log_megabytes = o->log_megabytes != 0 ? o->log_megabytes : 16;
@@ -114,6 +116,66 @@ rig_check(struct rig *r)
     ZT_OK(r->t, bt_check(&r->bt, NULL, print_line, NULL, &c));
     ZT_CHECK(r->t, c.errors == 0 && c.leaf_pages > 0);
     return c;
+}
+
+enum {
+    REACH_MAX = 1 << 16
+};
+
+struct reach {
+    struct rig *r;
+    bool *seen;
+    lsn_t write_lsn;
+};
+
+static void
+reach_visit(void *arg, page_id pid)
+{
+    struct reach *reach = arg;
+    struct buf_ref ref;
+
+    ZT_OK(reach->r->t, buf_fix(reach->r->buf, pid, BUF_SHARED, &ref));
+    if (page_level(ref.page) == 0)
+        reach->write_lsn = ch_max_u64(reach->write_lsn, page_write_lsn(ref.page));
+    buf_unfix(reach->r->buf, &ref);
+    ZT_CHECK(reach->r->t, pid < REACH_MAX && !reach->seen[pid]);
+    reach->seen[pid] = true;
+}
+
+static lsn_t
+reach(struct rig *r, bool *seen)
+{
+    struct reach a = {r, seen, 0};
+    struct bt_check_result c;
+
+    ZT_OK(r->t, bt_check(&r->bt, reach_visit, NULL, &a, &c));
+    ZT_CHECK(r->t, c.errors == 0);
+    return a.write_lsn;
+}
+
+void
+rig_check_reachable(struct rig *r)
+{
+    bool *seen = calloc(REACH_MAX, sizeof(*seen));
+
+    ZT_CHECK(r->t, seen != NULL);
+    rig_trim(r);
+    (void)reach(r, seen);
+    for (page_id pid = 1; pid < REACH_MAX; pid++)
+        ZT_CHECK(r->t, (map_get(store_map(r->store), pid) != PLACE_NONE) == seen[pid]);
+    free(seen);
+}
+
+lsn_t
+rig_write_lsn(struct rig *r)
+{
+    bool *seen = calloc(REACH_MAX, sizeof(*seen));
+    lsn_t lsn;
+
+    ZT_CHECK(r->t, seen != NULL);
+    lsn = reach(r, seen);
+    free(seen);
+    return lsn;
 }
 
 /* ---- keys ---- */

@@ -1,4 +1,5 @@
-/* btree_test_rig.h - a tree over the real cache, store and log on a simulated drive, and a model of what it should hold. */
+/* btree_test_rig.h - a tree over the real cache, store and log on a simulated drive, and a model of
+ * what it should hold. */
 #ifndef CH_BTREE_BTREE_TEST_RIG_H
 #define CH_BTREE_BTREE_TEST_RIG_H
 
@@ -6,6 +7,8 @@
 #include "btree/node.h"
 #include "buf/buf.h"
 #include "dev/dev.h"
+#include "page/page.h"
+#include "space/map.h"
 #include "store/store.h"
 #include "wal/wal.h"
 #include "zt/zt.h"
@@ -18,11 +21,12 @@ enum {
 };
 
 struct rig_options {
-    unsigned frames; /* of the cache; 0 = 2048 */
-    unsigned megabytes; /* of the drive; 0 = 128 */
+    unsigned frames;        /* of the cache; 0 = 2048 */
+    unsigned megabytes;     /* of the drive; 0 = 128 */
     unsigned log_megabytes; /* 0 = 16 */
     bool background;
-    bool no_tree; /* for redo */
+    bool no_tree;    /* for redo */
+    lsn_t log_start; /* for redo: behind the LSNs of the log that is replayed; 0 = 4096 */
 };
 
 struct rig {
@@ -45,10 +49,20 @@ void rig_trim(struct rig *r);
 void rig_reopen_buf(struct rig *r);
 /* bt_check() without findings. */
 struct bt_check_result rig_check(struct rig *r);
+/* After cleaning, pages have images if and only if the tree reaches them. */
+void rig_check_reachable(struct rig *r);
+/* The newest write LSN of the tree's leaves. */
+lsn_t rig_write_lsn(struct rig *r);
 
 /* ---- keys and model: key i of `keys` in order; version 0 = absent ---- */
 
-enum key_shape { KEYS_DECIMAL, KEYS_BINARY, KEYS_LONG, KEYS_MIXED, KEY_SHAPES };
+enum key_shape {
+    KEYS_DECIMAL,
+    KEYS_BINARY,
+    KEYS_LONG,
+    KEYS_MIXED,
+    KEY_SHAPES
+};
 struct keys {
     unsigned n;
     uint16_t *bytes;
@@ -65,7 +79,8 @@ struct bt_slice key_value(const struct keys *k, unsigned i, uint32_t version, ui
 
 int rig_put(struct rig *r, struct keys *k, unsigned i, uint32_t version);
 int rig_del(struct rig *r, struct keys *k, unsigned i);
-/* The version of the value found, 0 = absent; fails when the value is not one that was ever written. */
+/* The version of the value found, 0 = absent; fails when the value is not one that was ever
+ * written. */
 uint32_t rig_get(struct rig *r, const struct keys *k, unsigned i);
 /* Gets and both scans against the model. */
 void rig_compare(struct rig *r, const struct keys *k);

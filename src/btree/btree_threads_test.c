@@ -1,4 +1,5 @@
-/* btree_threads_test.c - many threads on one tree: writers of keys of their own, writers of shared keys, batches, scans. */
+/* btree_threads_test.c - many threads on one tree: writers of keys of their own, writers of shared
+ * keys, batches, scans. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +11,15 @@ enum {
     WRITERS = 3,
     OWN_KEYS = 3000, /* key i belongs to writer i % WRITERS */
     OPS = 6000,
-    GROUP = 12,      /* keys that batches write together, at distances */
+    GROUP = 12, /* keys that batches write together, at distances */
     ROUNDS = 300,
 };
 
 struct crew {
     struct rig *rig;
     struct keys *keys;
-    _Atomic bool stop;     /* relaxed; partner: main thread */
-    _Atomic unsigned bad;  /* relaxed; read after the join */
+    _Atomic bool stop;    /* relaxed; partner: main thread */
+    _Atomic unsigned bad; /* relaxed; read after the join */
 };
 struct worker {
     struct crew *crew;
@@ -33,7 +34,8 @@ expect(struct crew *c, bool ok, int line)
 {
     if (ok)
         return;
-    fprintf(stderr, "%s:%d failed on a thread; last error: %s\n", __FILE__, line, ch_last_error()->text);
+    fprintf(stderr, "%s:%d failed on a thread; last error: %s\n", __FILE__, line,
+            ch_last_error()->text);
     atomic_fetch_add_explicit(&c->bad, 1, memory_order_relaxed);
 }
 #define EXPECT(c, e) expect((c), (e), __LINE__)
@@ -95,7 +97,8 @@ scanner(void *arg)
     int rc = bt_cursor_create(&c->rig->bt, &cursor);
 
     EXPECT(c, rc == 0);
-    for (unsigned round = 0; rc == 0 && !atomic_load_explicit(&c->stop, memory_order_relaxed); round++) {
+    for (unsigned round = 0; rc == 0 && !atomic_load_explicit(&c->stop, memory_order_relaxed);
+         round++) {
         bool back = round % 2 != 0;
         struct bt_slice key, value, before = {last, SIZE_MAX};
 
@@ -125,8 +128,8 @@ run(struct zt *t, struct crew *c, struct worker *ws, unsigned n, void (*fn)(void
     }
 }
 
-/* Goal: writers on keys of their own never disturb each other, though they share leaves, splits and merges; scans
- * stay in order meanwhile. */
+/* Goal: writers on keys of their own never disturb each other, though they share leaves, splits and
+ * merges; scans stay in order meanwhile. */
 static void
 test_own_keys(struct zt *t)
 {
@@ -152,7 +155,7 @@ test_own_keys(struct zt *t)
 
 /* ---- shared keys: insert is exclusive ---- */
 
-/* INSERT and DEL of a few keys; each success takes or gives a token that only one thread can hold. */
+/* INSERT and DEL of a few keys; each success takes or gives a token that one thread holds. */
 static void
 token_taker(void *arg)
 {
@@ -255,11 +258,13 @@ disturber(void *arg)
     }
 }
 
-/* Goal: a batch over many leaves is seen whole, and gets through beside structure changes without a deadlock. */
+/* Goal: a batch over many leaves is seen whole, and gets through beside structure changes without a
+ * deadlock. */
 static void
 test_batch_atomic(struct zt *t)
 {
-    struct rig_options o = {.frames = 1024, .log_megabytes = 96, .megabytes = 256, .background = true};
+    struct rig_options o = {
+        .frames = 1024, .log_megabytes = 96, .megabytes = 256, .background = true};
     struct worker writer[1], reader[1], noise[1];
     struct rig r;
     struct keys k;

@@ -1,7 +1,8 @@
 /* change.c - builds, parses and applies log records of the tree. Format and invariants: change.h.
  *
- * A record from the log is hostile until change_open() has walked through all of it: sizes, kinds and C1. Whether an
- * operation suits its page shows only when it is applied; node.c refuses what does not.
+ * A record from the log is hostile until change_open() has walked through all of it: sizes, kinds
+ * and C1. Whether an operation suits its page shows only when it is applied; node.c refuses what
+ * does not.
  */
 #include "btree/change.h"
 

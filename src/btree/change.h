@@ -1,21 +1,23 @@
-/* change.h - the mini-transaction: one log record with the operations of one or more pages, and its application to one
- * page, which is the same code at run time and in redo.
+/* change.h - the mini-transaction: one log record with the operations of one or more pages, and its
+ * application to one page, which is the same code at run time and in redo.
  *
  *   record:  u16 groups | group ...
- *   group:   u48 page id | u16 operations | u32 bytes of the operations | operation ...        one for each page
+ *   group:   u48 page id | u16 operations | u32 bytes of the operations | operation ...
  *   operation: u8 kind | u8 0 | ...
- *     1 PUT        u16 key bytes | u16 value bytes | key | value      leaf: insert or replace
- *     2 DEL        u16 key bytes | key                                leaf; the key is there
- *     3 ADD_CHILD  u16 key bytes | u48 child | key                    inner: separator and the child to its right
- *     4 DEL_CHILD  u16 index                                          inner: separator `index`, child index + 1
- *     5 CUT        u16 entries                                        the first ones stay, the rest went elsewhere
- *     6 IMAGE      u16 low bytes | u16 high bytes | low | high        the page's full contents: both ends, zeroes between
- *     7 FREE                                                          the page leaves the tree
+ *     1 PUT        u16 key bytes | u16 value bytes | key | value   leaf: insert or replace
+ *     2 DEL        u16 key bytes | key                             leaf; the key is there
+ *     3 ADD_CHILD  u16 key bytes | u48 child | key                 inner; the child to its right
+ *     4 DEL_CHILD  u16 index                                       inner; with child index + 1
+ *     5 CUT        u16 entries                                     the first ones stay
+ *     6 IMAGE      u16 low bytes | u16 high bytes | low | high     both ends, zeroes between
+ *     7 FREE                                                       the page leaves the tree
  *
  * Invariants:
- *   C1  IMAGE is the first operation of its group, FREE the only one; a page has one group in a record.
+ *   C1  IMAGE is the first operation of its group, FREE the only one; a page has one group in a
+ *       record.
  *   C2  a page that gets contents of another page has an IMAGE (R14).
- *   C3  a record applied at run time was tried out before it was appended: applying cannot fail then.
+ *   C3  a record applied at run time was tried out before it was appended: applying cannot fail
+ *       then.
  *
  * Pure; no locks.
  */
@@ -25,9 +27,9 @@
 #include "btree/btree.h"
 
 enum {
-    CHANGE_HEAD = 2,   /* bytes of a record before its groups */
-    CHANGE_GROUP = 12, /* of a group before its operations */
-    CHANGE_OP = 12,    /* most of an operation besides keys, values and images */
+    CHANGE_HEAD = 2,          /* bytes of a record before its groups */
+    CHANGE_GROUP = 12,        /* of a group before its operations */
+    CHANGE_OP = 12,           /* most of an operation besides keys, values and images */
     CHANGE_BYTES_MAX = 12288, /* of a structure change: two images, a separator */
 };
 
@@ -67,8 +69,8 @@ struct change_group {
 CH_NODISCARD int change_open(struct change_reader *r, const uint8_t *data, size_t bytes);
 /* The next group of an opened record; NOTFOUND at its end. */
 CH_NODISCARD int change_next(struct change_reader *r, struct change_group *g);
-/* Applies a group to its page and sets the page LSN, and the write LSN where a user's entry changes. EPAGE: the page is not what the
- * record was made for; it is then undefined. */
+/* Applies a group to its page and sets the page LSN, and the write LSN where a user's entry
+ * changes. EPAGE: the page is not what the record was made for; it is then undefined. */
 CH_NODISCARD int change_apply(uint8_t *page, const struct change_group *g, lsn_t lsn);
 
 #endif

@@ -1,7 +1,8 @@
 /* check.c - walks a tree and verifies it: page layout, order, separators as bounds, levels.
  *
- * The tree must be idle. Shared latches are held from the root down to the page that is looked at. Recursion is bounded by the level of
- * the root, which every step down lowers by one (BT_DEPTH_MAX at most).
+ * The tree must be idle. Shared latches are held from the root down to the page that is looked at.
+ * Recursion is bounded by the level of the root, which every step down lowers by one (BT_DEPTH_MAX
+ * at most).
  */
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,20 +1,25 @@
 /* cursor.c - ordered scans.
  *
- * A cursor copies the leaf it stands in under a shared latch, together with the separators around it, and walks through the
- * copy. At an end of the copy it descends anew: forward to the leaf of the upper separator, backward to the leaf of the
- * keys strictly below the lower one. So it holds no latch between calls, and no structure change can make it miss or
- * repeat a key that was there all the time:
+ * A cursor copies the leaf it stands in under a shared latch, together with the separators around
+ * it, and walks through the copy. At an end of the copy it descends anew: forward to the leaf of
+ * the upper separator, backward to the leaf of the keys strictly below the lower one. So it holds
+ * no latch between calls, and no structure change can make it miss or repeat a key that was there
+ * all the time:
  *
  *   K1  all keys in [lower, upper) that the tree held when the leaf was copied are in the copy.
- *   K2  forward, the next copy counts from the upper separator on; backward, below the lower one only.
+ *   K2  forward, the next copy counts from the upper separator on; backward, below the lower one
+ *       only.
  *
- * Entries come from the copy: as of when its leaf was read. Locking: a cursor belongs to one thread at a time.
+ * Entries come from the copy: as of when its leaf was read. Locking: a cursor belongs to one thread
+ * at a time.
  */
 #include <stdlib.h>
 
 #include "btree/tree.h"
 
-enum { AHEAD_EVERY = BT_AHEAD / 2 }; /* leaves between two rounds of reading ahead */
+enum {
+    AHEAD_EVERY = BT_AHEAD / 2
+}; /* leaves between two rounds of reading ahead */
 
 struct bt_cursor {
     _Alignas(64) uint8_t page[CH_PAGE_BYTES];

@@ -1,10 +1,12 @@
 /* node.c - entries of one page: search, insert, remove. Layout and invariants: node.h.
  *
- * Locking: none; callers hold the page's latch, or validate the version after an optimistic read. Each field that bounds an
- * access is therefore loaded exactly once (volatile) and limited before use.
+ * Locking: none; callers hold the page's latch, or validate the version after an optimistic read.
+ * Each field that bounds an access is therefore loaded exactly once (volatile) and limited before
+ * use.
  *
- * A page is rebuilt (compacted, with the longest prefix its keys allow) when an entry does not fit otherwise, or
- * when a key does not share its prefix. A lone key keeps no prefix: the next one would have to undo it.
+ * A page is rebuilt (compacted, with the longest prefix its keys allow) when an entry does not fit
+ * otherwise, or when a key does not share its prefix. A lone key keeps no prefix: the next one
+ * would have to undo it.
  */
 #include "btree/node_internal.h"
 
@@ -180,8 +182,9 @@ node_high_bytes(const uint8_t *p)
 
 /* ---- search ---- */
 
-/* Equal heads: the rest decides. Where one suffix has at most four bytes, it is the beginning of the other one: equal heads
- * mean that the other continues it, at first with the zeroes that pad the head. */
+/* Equal heads: the rest decides. Where one suffix has at most four bytes, it is the beginning of
+ * the other one: equal heads mean that the other continues it, at first with the zeroes that pad
+ * the head. */
 static int
 compare_tail(const struct node_view *v, unsigned at, const uint8_t *s, size_t n)
 {
@@ -324,8 +327,8 @@ node_fit(const uint8_t *p, struct bt_slice key, size_t value_bytes)
     size_t gap, need, kept = live_bytes(p), total;
     unsigned olds = v.count;
     struct node_entry old = {0};
-    bool shares = key.bytes >= v.prefix &&
-                  (v.prefix == 0 || memcmp(key.data, p + v.body, v.prefix) == 0);
+    bool shares =
+        key.bytes >= v.prefix && (v.prefix == 0 || memcmp(key.data, p + v.body, v.prefix) == 0);
 
     f.index = node_search(p, key, &f.found);
     f.prefix = v.prefix;
@@ -354,7 +357,7 @@ node_fit(const uint8_t *p, struct bt_slice key, size_t value_bytes)
 
 /* ---- building ---- */
 
-/* Places an entry of `bytes` in the heap and its slot at index i (others move up); NULL: no room. */
+/* Places an entry of `bytes` in the heap and its slot at index i (others move up); NULL: full. */
 static uint8_t *
 entry_make(uint8_t *p, unsigned i, size_t suffix_bytes, size_t bytes)
 {
@@ -470,7 +473,8 @@ rebuild_with(uint8_t *p, const struct node_fit *f, struct bt_slice key, const ui
 
 /* ---- insert hint ----
  *
- * bits 0..9 where the last entry went in, 10..12 length of an ascending run, 13..15 of a descending one. */
+ * bits 0..9 where the last entry went in, 10..12 length of an ascending run, 13..15 of a descending
+ * one. */
 
 static void
 hint_inserted(uint8_t *p, unsigned i)

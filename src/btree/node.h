@@ -1,28 +1,33 @@
-/* node.h - one page of the tree: sorted variable-length entries on 4 KiB. Pure: no I/O, threads or log.
+/* node.h - one page of the tree: sorted variable-length entries on 4 KiB. Pure: no I/O, threads or
+ * log.
  *
- *   off 64        72 (inner)                                       heap start                    4096
- *    | leftmost    | prefix   | slot 0 | slot 1 | ...  ->   free  <- | entry | entry | dead | entry |
- *    | child       | pad to 4 |
+ *   off 64       72 (inner)                               heap start                   4096
+ *    | leftmost   | prefix   | slot 0 | slot 1 | ..  -> free <- | entry | entry | dead | entry |
+ *    | child      | pad to 4 |
  *    | (inner only)
  *
  *   slot (8 bytes):  u16 offset of the entry | u16 suffix bytes (bit 15 reserved for ghosts, 0) |
- *                    u32 first four suffix bytes as a big-endian number, short ones padded with zeroes
+ *                    u32 first four suffix bytes as a big-endian number, short ones padded with
+ *                    zeroes
  *   entry, leaf:     u16 value bytes | suffix | value
- *   entry, inner:    6-byte child    | suffix             keys >= this separator, below the next, are there
+ *   entry, inner:    6-byte child    | suffix             keys >= it, below the next, are there
  *
- * The prefix is common to all keys on the page and stored once. Header fields: page.h, offsets 52 .. 61.
+ * The prefix is common to all keys on the page and stored once. Header fields: page.h, offsets 52
+ * .. 61.
  *
- * Invariants (all in node_check()):
+ * Invariants (N1 .. N3 in node_check(), N5 asserted at compile time below):
  *   N1  keys are strictly ascending; key = prefix + suffix, at most COHORT_KEY_MAX bytes.
- *   N2  entries lie between heap start and the page's end and don't overlap; their bytes + dead = heap bytes.
+ *   N2  entries lie between heap start and the page's end and don't overlap; their bytes + dead =
+ *       heap bytes.
  *   N3  a slot's head is the first four bytes of its suffix.
- *   N4  the layout after an operation depends on the page before and the operation only: redo yields the same bytes.
+ *   N4  the layout after an operation depends on the page before and the operation only: redo
+ *       yields the same bytes.
  *   N5  two entries of the largest size always fit, so a page that is full holds two or more.
  *
- * Readers (node_search() .. node_value()) never read outside of the 4096 bytes and always end, whatever the bytes
- * are and even while another thread changes them: optimistic readers of inner nodes count on it. Changers return
- * false on a page that breaks the layout (it is then garbage), again without touching anything outside of it. Pages must be
- * aligned to 8 bytes.
+ * Readers (node_search() .. node_value()) never read outside of the 4096 bytes and always end,
+ * whatever the bytes are and even while another thread changes them: optimistic readers of inner
+ * nodes count on it. Changers return false on a page that breaks the layout (it is then garbage),
+ * again without touching anything outside of it. Pages must be aligned to 8 bytes.
  */
 #ifndef CH_BTREE_NODE_H
 #define CH_BTREE_NODE_H
@@ -75,7 +80,11 @@ unsigned node_child_index(const uint8_t *p, struct bt_slice key, bool below);
 
 /* ---- changers ---- */
 
-enum node_how { NODE_FITS, NODE_FITS_REBUILT, NODE_FULL };
+enum node_how {
+    NODE_FITS,
+    NODE_FITS_REBUILT,
+    NODE_FULL
+};
 struct node_fit {
     enum node_how how;
     unsigned prefix; /* bytes of the prefix afterwards */
@@ -95,18 +104,18 @@ bool node_del(uint8_t *p, unsigned i);
 bool node_cut(uint8_t *p, unsigned k);
 /* Fills `dst`, a fresh node of the level of `src`, with entries [a, b) of `src`. */
 bool node_copy(uint8_t *dst, const uint8_t *src, unsigned a, unsigned b);
-/* Fills `dst`, a fresh node of another id, with all of `src`: children, history and write LSN too. */
+/* Fills `dst`, a fresh node of another id, with all of `src`: children, history and write LSN. */
 bool node_adopt(uint8_t *dst, const uint8_t *src);
 
 /* ---- split and merge ---- */
 
 struct node_split {
-    unsigned at; /* leaf: entries [at, n) go right. Inner: separator `at` goes up, those behind it right */
+    unsigned at; /* leaf: [at, n) go right; inner: `at` goes up, (at, n) go right */
     size_t sep_bytes;
     uint8_t sep[COHORT_KEY_MAX];
 };
-/* Where to split a page into which `key` does not fit. Ascending and descending runs leave full pages behind, others
- * halves. A leaf half may be empty: the one that `key` then goes to. */
+/* Where to split a page into which `key` does not fit. Ascending and descending runs leave full
+ * pages behind, others halves. A leaf half may be empty: the one that `key` then goes to. */
 void node_split_plan(const uint8_t *p, struct bt_slice key, size_t value_bytes,
                      struct node_split *out);
 /* Leaf: splits between `after` < `key`: what is below `key` stays. */

@@ -1,8 +1,9 @@
 /* node_split.c - where to split a page, and filling pages from others; rest of node.c.
  *
- * A split never places the new key: it only makes room where the key will go, which a second try then finds. Runs: keys
- * that come in ascending (descending) order split the page where the new key would go, so that what lies
- * behind the run is full and what lies before it is as empty as possible.
+ * A split never places the new key: it only makes room where the key will go, which a second try
+ * then finds. Runs: keys that come in ascending (descending) order split the page where the new key
+ * would go, so that what lies behind the run is full and what lies before it is as empty as
+ * possible.
  */
 #include "btree/node_internal.h"
 
@@ -43,7 +44,8 @@ range_cost(const struct node_view *v, unsigned a, unsigned b, struct bt_slice ke
     return cost;
 }
 
-/* The k that halves the bytes of the entries, the new one counted where it goes. Leaf: 1 <= k < n. Inner: entry k moves up. */
+/* The k that halves the bytes of the entries, the new one counted where it goes. Leaf: 1 <= k < n.
+ * Inner: entry k moves up. */
 static unsigned
 middle(const struct node_view *v, unsigned pos, size_t new_cost)
 {

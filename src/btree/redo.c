@@ -6,8 +6,8 @@
  *   page does not exist           it was freed later on, its place is gone; skip (R9)
  *   else                          applied as at run time (change.c)
  *
- * The same record twice, or a recovery that is interrupted by a crash, changes nothing: the page LSN decides. Records are
- * parsed wholly before the first page is touched.
+ * The same record twice, or a recovery that is interrupted by a crash, changes nothing: the page
+ * LSN decides. Records are parsed wholly before the first page is touched.
  */
 #include "btree/tree.h"
 

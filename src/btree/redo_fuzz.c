@@ -1,7 +1,9 @@
-/* redo_fuzz.c - libFuzzer target: bytes from a log as a record of the tree, applied to pages whose contents are hostile too.
+/* redo_fuzz.c - libFuzzer target: bytes from a log as a record of the tree, applied to pages whose
+ * contents are hostile too.
  *
- * Input: the first bytes choose what the pages hold (fresh, or the input itself as body), the rest is the record.
- * Nothing may leave the page, hang, or trip a sanitizer; a record that change_open() accepts is applied group by group.
+ * Input: the first bytes choose what the pages hold (fresh, or the input itself as body), the rest
+ * is the record. Nothing may leave the page, hang, or trip a sanitizer; a record that change_open()
+ * accepts is applied group by group.
  */
 #include "btree/change.h"
 #include "btree/node.h"

@@ -1,22 +1,29 @@
 /* smo.c - structure changes: split, merge, and the root growing and shrinking.
  *
- * Each is one log record under the tree's mutex, and leaves a valid tree; what needs several (a split whose parent is
- * full) is done from above, one record at a time. Under the mutex inner nodes stand still: only structure changes touch
- * them. Leaves may change until they are latched, so whether they still are full or small is asked again then.
+ * Each is one log record under the tree's mutex, and leaves a valid tree; what needs several (a
+ * split whose parent is full) is done from above, one record at a time. Under the mutex inner nodes
+ * stand still: only structure changes touch them. Leaves may change until they are latched, so
+ * whether they still are full or small is asked again then.
  *
- *   split        right half -> new page (image), the page keeps the left half, parent gets a separator
- *   push down    the root's contents -> new page (image), the root becomes its parent, one level higher: then that is split
+ *   split        right half -> new page (image), the page keeps the left half, parent gets a
+ *                separator
+ *   push down    the root's contents -> new page (image), the root becomes its parent, one level
+ *                higher: then that is split
  *   merge        right neighbour -> page (image), parent loses the separator, right page is freed
  *   collapse     the contents of a root's only child -> root (image), the child is freed
  *
  * Invariants:
- *   O1  latches: parent, then children left to right, each waited for; so nobody may wait for an inner page while
- *       holding a leaf (batch.c tries instead).
- *   O2  everything that can fail comes before the first page changes; a page that is logged was checked before.
- *   O3  a page that takes entries over also takes over write history and write LSN, as maximum (R1).
- *   O4  merging stops at 85 % (unless a side is empty), so that the next few inserts do not split again.
+ *   O1  latches: parent, then children left to right, each waited for; so nobody may wait for an
+ *       inner page while holding a leaf (batch.c tries instead).
+ *   O2  everything that can fail comes before the first page changes; a page that is logged was
+ *       checked before.
+ *   O3  a page that takes entries over also takes over write history and write LSN, as maximum
+ *       (R1).
+ *   O4  merging stops at 85 % (unless a side is empty), so that the next few inserts do not split
+ *       again.
  *
- * Crash: see tree.c. An unused new page of a change that was not logged has no image and no record: its id is free again.
+ * Crash: see tree.c. An unused new page of a change that was not logged has no image and no record:
+ * its id is free again.
  */
 #include <inttypes.h>
 
@@ -28,7 +35,7 @@ enum {
 };
 
 struct path {
-    unsigned depth; /* index of the leaf */
+    unsigned depth;   /* index of the leaf */
     bool root_single; /* the root is an inner node with a single child */
     page_id pid[BT_DEPTH_MAX];
 };
@@ -185,8 +192,8 @@ split_commit(struct bt *t, struct buf_ref *refs, const struct node_split *s,
     return 0;
 }
 
-/* Splits the page at `depth` of the path so that `w` finds room. ERETRY: the parent has no room for the separator,
- * which is then in *s. */
+/* Splits the page at `depth` of the path so that `w` finds room. ERETRY: the parent has no room for
+ * the separator, which is then in *s. */
 static int
 split_at(struct bt *t, const struct path *path, unsigned depth, const struct want *w,
          struct wal_ticket *ticket, struct node_split *s)
@@ -211,8 +218,9 @@ split_at(struct bt *t, const struct path *path, unsigned depth, const struct wan
         node_split_plan(refs[1].page, w->key, w->value_bytes, s);
     f = node_fit(refs[0].page, (struct bt_slice){s->sep, s->sep_bytes}, 0);
     if (f.found)
-        rc = CH_FAIL(COHORT_EPAGE, "page %" PRIu64 ": has the separator of page %" PRIu64 " already",
-                     refs[0].pid, refs[1].pid);
+        rc =
+            CH_FAIL(COHORT_EPAGE, "page %" PRIu64 ": has the separator of page %" PRIu64 " already",
+                    refs[0].pid, refs[1].pid);
     else if (f.how == NODE_FULL)
         rc = COHORT_ERETRY;
     else
@@ -232,6 +240,7 @@ split_step(struct bt *t, const struct want *want, struct wal_ticket *ticket)
     unsigned turn = 0;
     int rc = path_find(t, w.key, &path);
 
+    s[0].sep_bytes = s[1].sep_bytes = 0;
     if (rc == 0 && w.after != NULL) {
         rc = path_find(t, *w.after, &other);
         if (rc == 0 && other.pid[other.depth] != path.pid[path.depth])
@@ -243,6 +252,7 @@ split_step(struct bt *t, const struct want *want, struct wal_ticket *ticket)
         rc = split_at(t, &path, d, &w, ticket, &s[turn]);
         if (rc != COHORT_ERETRY)
             return rc;
+        CH_ASSERT(s[turn].sep_bytes > 0);
         w.key = (struct bt_slice){s[turn].sep, s[turn].sep_bytes};
         w.value_bytes = 0;
         w.after = NULL;
@@ -397,6 +407,8 @@ merge_step(struct bt *t, struct bt_slice key, struct wal_ticket *ticket, bool *d
     bool small = true;
     int rc = path_find(t, key, &path);
 
+    if (rc != 0)
+        return rc;
     for (unsigned d = path.depth; rc == 0 && !*did && d > 0; d--) {
         rc = fix_node(t, path.pid[d], BUF_SHARED, path.depth - d, &ref);
         if (rc != 0)
@@ -419,7 +431,8 @@ bt_merge(struct bt *t, struct bt_slice key)
     bool did = true;
     int rc = 0;
 
-    /* The delete that led here is done and logged: whatever fails leaves a valid tree with a small page in it. */
+    /* The delete that led here is done and logged: whatever fails leaves a valid tree with a small
+     * page in it. */
     for (unsigned i = 0; rc == 0 && did && i < MERGES_MAX; i++) {
         did = false;
         rc = wal_reserve(t->wal, WAL_USER, WAL_RECORD_HEADER + CHANGE_BYTES_MAX, &ticket);

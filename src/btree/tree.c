@@ -1,18 +1,22 @@
 /* tree.c - descent, get and single writes.
  *
- * Inner nodes are read optimistically: a child's number counts only if the parent is still valid afterwards, and a
- * latched leaf only if its parent is still valid once the latch is held. So nobody waits while holding a latch here.
+ * Inner nodes are read optimistically: a child's number counts only if the parent is still valid
+ * afterwards, and a latched leaf only if its parent is still valid once the latch is held. So
+ * nobody waits while holding a latch here.
  *
  * Invariants:
- *   T1  the leaf of a key is reached through valid parents only: a split, merge or free in between restarts the descent (R9).
+ *   T1  the leaf of a key is reached through valid parents only: a split, merge or free in between
+ *       restarts the descent (R9).
  *   T2  level of a child = level of its parent - 1; the root's id never changes.
- *   T3  log room is reserved before any latch is taken and given back after the last one is gone (R8, R11).
- *   T4  a page is announced (buf_will_change) before its record is appended (R3), and changed by change_apply() only.
- *   T5  the write LSN of a leaf is the LSN of the newest record that changed a user's entry on it, or on a page merged
- *       into it (R1).
+ *   T3  log room is reserved before any latch is taken and given back after the last one is gone
+ *       (R8, R11).
+ *   T4  a page is announced (buf_will_change) before its record is appended (R3), and changed by
+ *       change_apply() only.
+ *   T5  the write LSN of a leaf is the LSN of the newest record that changed a user's entry on it,
+ *       or on a page merged into it (R1).
  *
- * Crash: one record is one change of the tree; recovery sees it or does not. A split without the insert it was made for is
- * a valid tree, and so is an empty leaf.
+ * Crash: one record is one change of the tree; recovery sees it or does not. A split without the
+ * insert it was made for is a valid tree, and so is an empty leaf.
  */
 #include "btree/tree.h"
 
@@ -168,8 +172,7 @@ child_leaf_fix(struct bt *t, page_id pid, const struct buf_peek *parent, enum bu
 
     valid = buf_peek_valid(t->buf, parent);
     if (rc != 0)
-        return !valid && is_stale_error(rc) ? COHORT_ERETRY
-                                            : child_error(t, pid, parent->pid, rc);
+        return !valid && is_stale_error(rc) ? COHORT_ERETRY : child_error(t, pid, parent->pid, rc);
     rc = valid ? bt_node_verify(t, leaf, 0) : COHORT_ERETRY;
     if (rc != 0)
         buf_unfix(t->buf, leaf);
@@ -192,8 +195,9 @@ step_down(struct bt *t, page_id pid, struct buf_peek *up, unsigned *level)
     if (!valid || (l != *level - 1 && !buf_peek_valid(t->buf, &down)))
         return COHORT_ERETRY;
     if (l != *level - 1)
-        return CH_FAIL(COHORT_EPAGE, "page %" PRIu64 ", child of page %" PRIu64 ": level %u below %u",
-                       pid, up->pid, l, *level); /* T2 */
+        return CH_FAIL(COHORT_EPAGE,
+                       "page %" PRIu64 ", child of page %" PRIu64 ": level %u below %u", pid,
+                       up->pid, l, *level); /* T2 */
     *up = down;
     *level = l;
     return 0;
@@ -265,7 +269,8 @@ bt_format(struct bt *t, struct buf_ref *root)
     int rc;
 
     CH_ASSERT(pid == t->root);
-    /* No waiting for log room under a latch (T3); nobody else knows the page yet, and as it stands it is a valid leaf. */
+    /* No waiting for log room under a latch (T3); nobody else knows the page yet, and as it stands
+     * it is a valid leaf. */
     node_init(root->page, pid, 0, t->tree);
     buf_unfix(t->buf, root);
     rc = wal_reserve(t->wal, WAL_USER, WAL_RECORD_HEADER + sizeof(buf), &ticket);
@@ -336,7 +341,7 @@ write_once(struct bt *t, const struct bt_op *op, struct wal_ticket *ticket, lsn_
 {
     uint8_t buf[WRITE_RECORD_MAX];
     struct change c;
-    struct buf_ref leaf;
+    struct buf_ref leaf = {0};
     size_t before;
     int rc = bt_leaf_fix(t, BT_AT, op->key, BUF_EXCLUSIVE, NULL, &leaf);
 
@@ -353,9 +358,9 @@ write_once(struct bt *t, const struct bt_op *op, struct wal_ticket *ticket, lsn_
         change_put(&c, op->key, op->value);
     before = node_used(leaf.page);
     *lsn = bt_commit(t, ticket, &c, &leaf, 1);
-    *small = op->kind == BT_DEL && bt_underfull(leaf.page) &&
-             (node_count(leaf.page) == 0 ||
-              node_used(leaf.page) / MERGE_STEP != before / MERGE_STEP);
+    *small =
+        op->kind == BT_DEL && bt_underfull(leaf.page) &&
+        (node_count(leaf.page) == 0 || node_used(leaf.page) / MERGE_STEP != before / MERGE_STEP);
 out:
     buf_unfix(t->buf, &leaf);
     return rc;

@@ -1,4 +1,5 @@
-/* tree.h - what the files of the tree share: descent, logging of a change, structure changes. Not for other layers. */
+/* tree.h - what the files of the tree share: descent, logging of a change, structure changes. Not
+ * for other layers. */
 #ifndef CH_BTREE_TREE_H
 #define CH_BTREE_TREE_H
 
@@ -26,14 +27,15 @@ struct bt_bounds {
     size_t lower_bytes, upper_bytes;
     uint8_t lower[COHORT_KEY_MAX]; /* keys of the leaf are >= */
     uint8_t upper[COHORT_KEY_MAX]; /* and < */
-    int ahead; /* in: a scan goes to higher (1) or lower (-1) keys: read the next leaves in; 0 = no scan */
+    int ahead; /* in: read leaves of higher (1) or lower (-1) keys ahead; 0 = none */
 };
 
-/* Latches the leaf; no other latch is held before or afterwards. `b` may be NULL. EPAGE when the tree is damaged; errors
- * of buf_fix(). Waits. */
+/* Latches the leaf; no other latch is held before or afterwards. `b` may be NULL. EPAGE when the
+ * tree is damaged; errors of buf_fix(). Waits. */
 CH_NODISCARD int bt_leaf_fix(struct bt *t, enum bt_side side, struct bt_slice key,
                              enum buf_mode mode, struct bt_bounds *b, struct buf_ref *leaf);
-/* The leaf of `key`, exclusively and without waiting for a latch, other leaves to the left of it being held: ERETRY. */
+/* The leaf of `key`, exclusively and without waiting for a latch, other leaves to the left of it
+ * being held: ERETRY. */
 CH_NODISCARD int bt_leaf_try(struct bt *t, struct bt_slice key, struct bt_bounds *b,
                              struct buf_ref *leaf);
 /* The page is a node of this tree at this level; EPAGE. */
@@ -41,15 +43,18 @@ CH_NODISCARD int bt_node_verify(const struct bt *t, const struct buf_ref *ref, u
 /* Narrows the bounds by the separators on both sides of child i. */
 void bt_bounds_narrow(struct bt_bounds *b, const uint8_t *inner, unsigned i);
 
-/* Logs a change and applies it: refs[i], exclusively latched, is the page of group i. Cannot fail (C3); unlatches nothing. */
+/* Logs a change and applies it: refs[i], exclusively latched, is the page of group i. Cannot fail
+ * (C3); unlatches nothing. */
 lsn_t bt_commit(struct bt *t, struct wal_ticket *ticket, const struct change *c,
                 struct buf_ref *refs, unsigned n);
 
-/* Makes room for an entry, one structure change at a time: the caller tries again afterwards. `after` not NULL: separates
- * the keys up to `after` from those from `key` on, whether there is room or not. No latch held. EFULL: nothing changed. */
+/* Makes room for an entry, one structure change at a time: the caller tries again afterwards.
+ * `after` not NULL: separates the keys up to `after` from those from `key` on, whether there is
+ * room or not. No latch held. EFULL: nothing changed. */
 CH_NODISCARD int bt_split(struct bt *t, struct bt_slice key, size_t value_bytes,
                           const struct bt_slice *after);
-/* The leaf of `key` became small: merges it and what is small above it where neighbours have room. Best effort. */
+/* The leaf of `key` became small: merges it and what is small above it where neighbours have room.
+ * Best effort. */
 void bt_merge(struct bt *t, struct bt_slice key);
 /* Less than a quarter of the page is used. */
 bool bt_underfull(const uint8_t *page);

@@ -38,8 +38,16 @@ void buf_destroy(struct buf *b); /* drops dirty pages */
 CH_NODISCARD int buf_start(struct buf *b);
 void buf_stop(struct buf *b);
 
-enum buf_mode { BUF_SHARED, BUF_EXCLUSIVE };
-struct buf_ref { page_id pid; uint8_t *page; uint32_t frame; enum buf_mode mode; };
+enum buf_mode {
+    BUF_SHARED,
+    BUF_EXCLUSIVE
+};
+struct buf_ref {
+    page_id pid;
+    uint8_t *page;
+    uint32_t frame;
+    enum buf_mode mode;
+};
 /* Latches the page, reading it if needed. NOTFOUND: the page has no image and is not in memory; EPAGE.. from the store;
  * ENOMEM when every frame is latched. Fills *ref on success only. */
 CH_NODISCARD int buf_fix(struct buf *b, page_id pid, enum buf_mode mode, struct buf_ref *ref);
@@ -60,7 +68,11 @@ void buf_redo_bound(struct buf *b, lsn_t lsn);
 /* Exclusive latch held, the page's type is PAGE_FREE now: the cleaner will publish its end and free the id. */
 void buf_mark_free(struct buf *b, struct buf_ref *ref);
 
-struct buf_peek { const uint8_t *page; page_id pid; uint64_t version; };
+struct buf_peek {
+    const uint8_t *page;
+    page_id pid;
+    uint64_t version;
+};
 /* Optimistic: waits while exclusively latched; reads the page in if needed. Errors as buf_fix. */
 CH_NODISCARD int buf_peek(struct buf *b, page_id pid, struct buf_peek *p);
 bool buf_peek_valid(struct buf *b, const struct buf_peek *p);
@@ -85,7 +97,9 @@ int buf_error(struct buf *b);
 /* Is the page dirty in memory (recovery: keep its id)? */
 bool buf_is_resident(struct buf *b, page_id pid);
 
-struct buf_counts { uint64_t hits, misses, evictions, cleaned, frames, dirty, dirty_new; };
+struct buf_counts {
+    uint64_t hits, misses, evictions, cleaned, frames, dirty, dirty_new;
+};
 void buf_counts(struct buf *b, struct buf_counts *out);
 size_t buf_memory(const struct buf *b); /* frames excluded */
 uint64_t buf_frame_bytes(const struct buf *b);

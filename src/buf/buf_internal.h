@@ -15,8 +15,9 @@ enum {
     BUF_SHARDS = 64, /* of the hit counters; the last is shared by late threads */
     BUF_INFLIGHT = 4,
     BUF_SETTLE = 64,
-    BUF_DIRTY_MAX_PERCENT = 80,  /* writers wait above */
-    BUF_DIRTY_FULL_PERCENT = 95, /* ... and here when the store is full: deletes are what it needs */
+    BUF_DIRTY_MAX_PERCENT = 80, /* writers wait above */
+    BUF_DIRTY_FULL_PERCENT =
+        95, /* ... and here when the store is full: deletes are what it needs */
     BUF_DIRTY_WORK_PERCENT = 70, /* the cleaner works above, whatever eviction needs */
 };
 #define BUF_PATIENCE_NS UINT64_C(5000000000) /* without any progress, before a wait gives up */
@@ -106,7 +107,7 @@ struct buf {
     uint64_t pages_max;
     unsigned batch_pages;
     bool background;
-    lsn_t redo_bound; /* recovery only, single-threaded; 0 = none */
+    lsn_t redo_bound;     /* recovery only, single-threaded; 0 = none */
     uint64_t patience_ns; /* BUF_PATIENCE_NS; tests shorten it */
 
     uint8_t *mem; /* frames' pages; never unmapped while open */

@@ -376,8 +376,8 @@ file_queue_create(struct dev *d, void **impl)
     q->uring = rc == 0;
     if (rc != 0)
         tell_once(&f->told_no_uring, f->name, "no io_uring, one request at a time", -rc);
-    for (uint16_t i = 0; i < RING_DEPTH; i++)
-        q->free_slot[q->free_count++] = i;
+    for (unsigned i = 0; i < RING_DEPTH; i++)
+        q->free_slot[q->free_count++] = (uint16_t)i;
     *impl = q;
     return 0;
 }

@@ -14,30 +14,42 @@
 #include "base/base.h"
 
 struct dev;
-enum { META_ROOT_BYTES = 64 << 10, META_VERSION = 1, META_EXTENTS_MAX = 448, META_ARRAYS = 2 };
-enum meta_array_id { META_MAP, META_ZONES };
+enum {
+    META_ROOT_BYTES = 64 << 10,
+    META_VERSION = 1,
+    META_EXTENTS_MAX = 448,
+    META_ARRAYS = 2
+};
+enum meta_array_id {
+    META_MAP,
+    META_ZONES
+};
 
-struct meta_extent { zone_id zone; uint8_t array; };
-struct meta_root { /* in memory; FORMAT.md gives the bytes */
-    uint64_t sequence;      /* of root stores */
-    uint64_t db_id;         /* random, at creation */
+struct meta_extent {
+    zone_id zone;
+    uint8_t array;
+};
+struct meta_root {     /* in memory; FORMAT.md gives the bytes */
+    uint64_t sequence; /* of root stores */
+    uint64_t db_id;    /* random, at creation */
     uint32_t format_version;
     uint32_t preset, codec; /* as created */
     uint64_t device_bytes;  /* at creation (not files) */
     uint64_t log_base, log_bytes;
     uint64_t zones_base, zone_bytes;
-    uint32_t zones;         /* that exist */
-    uint32_t epoch;         /* of the newest log blocks */
-    uint32_t epoch_min;     /* lowest epoch that may stand at `cut` */
-    lsn_t epoch_start;      /* R10: blocks from here on carry `epoch` */
-    lsn_t cut;              /* log is kept and read from here */
-    lsn_t map_start;        /* R7: MAP records replayed from here */
-    uint64_t checkpoint;    /* number */
+    uint32_t zones;                 /* that exist */
+    uint32_t epoch;                 /* of the newest log blocks */
+    uint32_t epoch_min;             /* lowest epoch that may stand at `cut` */
+    lsn_t epoch_start;              /* R10: blocks from here on carry `epoch` */
+    lsn_t cut;                      /* log is kept and read from here */
+    lsn_t map_start;                /* R7: MAP records replayed from here */
+    uint64_t checkpoint;            /* number */
     uint64_t map_pages, zone_pages; /* pages of the two arrays */
-    uint64_t page_high;     /* page-id high-water mark */
-    bool clean;             /* closed cleanly; informative */
-    uint64_t unit_bytes;    /* erase unit as known or probed, 0 = unknown */
-    uint64_t digest[META_ARRAYS]; /* meta_array_digest() of each array at `checkpoint`; 0 = not told, not checked */
+    uint64_t page_high;             /* page-id high-water mark */
+    bool clean;                     /* closed cleanly; informative */
+    uint64_t unit_bytes;            /* erase unit as known or probed, 0 = unknown */
+    uint64_t digest
+        [META_ARRAYS]; /* meta_array_digest() of each array at `checkpoint`; 0 = not told, not checked */
     uint32_t extent_count;
     struct meta_extent extents[META_EXTENTS_MAX]; /* per array in order of page number */
 };
@@ -58,10 +70,12 @@ CH_NODISCARD int meta_root_decode(const uint8_t *block, struct meta_root *out);
 
 /* One array. Which slot is current is memory only, found by reading both. */
 struct meta_array;
-enum { META_PAGE_PAYLOAD = 4096 - 64 }; /* >= 504 * 8 */
+enum {
+    META_PAGE_PAYLOAD = 4096 - 64
+}; /* >= 504 * 8 */
 /* Creates the in-memory state of array `id` over the root's extents; pages beyond them need meta_array_extend(). */
-CH_NODISCARD int meta_array_create(struct dev *d, enum meta_array_id id, const struct meta_root *root,
-                                   struct meta_array **out);
+CH_NODISCARD int meta_array_create(struct dev *d, enum meta_array_id id,
+                                   const struct meta_root *root, struct meta_array **out);
 void meta_array_destroy(struct meta_array *a);
 size_t meta_array_memory(const struct meta_array *a);
 /* Reads every page 0 .. pages-1 and hands payloads to visit() in order; picks slots as above. A page of which neither
@@ -69,15 +83,16 @@ size_t meta_array_memory(const struct meta_array *a);
  * checkpoint number ever used (valid or not accepted), and wipes slots of checkpoints that no root stands for. visit()
  * returns 0 or an error, which ends the load. After an error the array can only be destroyed. */
 CH_NODISCARD int meta_array_load(struct meta_array *a, uint64_t pages, uint64_t checkpoint,
-                                 int (*visit)(void *arg, uint64_t k, const uint8_t *payload), void *arg);
+                                 int (*visit)(void *arg, uint64_t k, const uint8_t *payload),
+                                 void *arg);
 uint64_t meta_array_highest(const struct meta_array *a);
 uint64_t meta_array_capacity(const struct meta_array *a); /* pages that its extents hold */
 /* Adds an extent (a META zone) to array and root. EFULL: META_EXTENTS_MAX; ENOMEM. */
 CH_NODISCARD int meta_array_extend(struct meta_array *a, zone_id zone, struct meta_root *root);
 /* Writes payloads of pages ks[0..n) (n <= 64) as checkpoint `number` to their non-current slots; not flushed.
  * Numbers are above meta_array_highest() of both arrays at load and never used for two roots. */
-CH_NODISCARD int meta_array_write(struct meta_array *a, uint64_t number, const uint64_t *ks, unsigned n,
-                                  const uint8_t *payloads);
+CH_NODISCARD int meta_array_write(struct meta_array *a, uint64_t number, const uint64_t *ks,
+                                  unsigned n, const uint8_t *payloads);
 /* The array's digest once `number` is committed: into root->digest[] before meta_store(). */
 uint64_t meta_array_digest(const struct meta_array *a, uint64_t number);
 /* After the root that names `number` is durable: what was written with it becomes current. */

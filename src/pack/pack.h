@@ -23,8 +23,16 @@ enum {
     PACK_IMAGE_MAX = 4096 - 16, /* largest image with its directory: one 16-byte step */
     PACK_SLOT_IMAGES_MAX = 128,
 };
-enum pack_codec { PACK_NONE = 0, PACK_LZ4 = 1, PACK_ZSTD = 2 };
-enum pack_kind { PACK_FULL = 0, PACK_DELTA = 1 /* reserved */, PACK_OVERFLOW = 2 /* reserved */ };
+enum pack_codec {
+    PACK_NONE = 0,
+    PACK_LZ4 = 1,
+    PACK_ZSTD = 2
+};
+enum pack_kind {
+    PACK_FULL = 0,
+    PACK_DELTA = 1 /* reserved */,
+    PACK_OVERFLOW = 2 /* reserved */
+};
 
 /* One page to be stored. Either `page` (4096 raw bytes, sealed) to be encoded, or `image` +
  * `image_bytes` as stored on the device before (GC moves images as they are; image_bytes 4096 =
@@ -44,7 +52,8 @@ struct pack_item {
 };
 
 struct pack_plan {
-    uint8_t *slots;       /* slot_count x 4096, aligned; owned by the packer, valid until its next build */
+    uint8_t
+        *slots; /* slot_count x 4096, aligned; owned by the packer, valid until its next build */
     uint32_t slot_count;
     uint64_t image_total; /* sum of item.bytes over stored items */
     uint32_t stored;      /* items not carried */
@@ -52,23 +61,32 @@ struct pack_plan {
 
 struct packer;
 /* level: zstd only. max_items <= CH_BATCH_MAX. ENOMEM. */
-CH_NODISCARD int packer_create(enum pack_codec codec, int level, unsigned max_items, struct packer **out);
+CH_NODISCARD int packer_create(enum pack_codec codec, int level, unsigned max_items,
+                               struct packer **out);
 void packer_destroy(struct packer *p);
 size_t packer_memory(const struct packer *p);
 /* Encodes and packs n items, best fit decreasing. With `carry`, items of slots filled less than
  * 3/4 are left out (carried), but never all of them: at least half of the items are stored, so that
  * batches make progress. Can't fail: a page that a codec refuses is stored raw. */
-void pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry, struct pack_plan *plan);
+void pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry,
+                struct pack_plan *plan);
 /* Decodes the image at offset/bytes of `slot` into page[4096] and checks everything: header, id, CRC, length,
  * page header. EIMAGE or EPAGE with what was wrong; EVERSION for a newer image version.
  * `p` may be any packer (contexts are reused) or NULL (slower). */
-CH_NODISCARD int pack_unpack(struct packer *p, const void *slot, uint32_t offset, uint32_t bytes, page_id pid,
-                             void *page);
+CH_NODISCARD int pack_unpack(struct packer *p, const void *slot, uint32_t offset, uint32_t bytes,
+                             page_id pid, void *page);
 /* The images of a packed slot, as its directory says, unverified but within bounds: fills offs/lens (bytes), up to
  * PACK_SLOT_IMAGES_MAX; 0 when the slot has no valid directory (raw page, empty, garbage). */
 unsigned pack_slot_images(const void *slot, uint32_t *offs, uint32_t *lens);
-struct pack_image_info { page_id pid; lsn_t lsn; uint16_t death; uint8_t kind, codec, version; uint32_t stored; };
+struct pack_image_info {
+    page_id pid;
+    lsn_t lsn;
+    uint16_t death;
+    uint8_t kind, codec, version;
+    uint32_t stored;
+};
 /* Header of an image inside a slot; EIMAGE when out of bounds or damaged (CRC is verified). */
-CH_NODISCARD int pack_image_info(const void *slot, uint32_t offset, uint32_t bytes, struct pack_image_info *out);
+CH_NODISCARD int pack_image_info(const void *slot, uint32_t offset, uint32_t bytes,
+                                 struct pack_image_info *out);
 
 #endif

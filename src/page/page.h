@@ -25,20 +25,62 @@
 
 #include "base/base.h"
 
-enum { PAGE_MAGIC = 0xC047, PAGE_VERSION = 1, PAGE_HEADER_BYTES = 64, PAGE_HISTORY = 4 };
-enum page_type { PAGE_FREE = 1, PAGE_LEAF = 2, PAGE_INNER = 3, PAGE_OVERFLOW = 4 /* reserved */ };
+enum {
+    PAGE_MAGIC = 0xC047,
+    PAGE_VERSION = 1,
+    PAGE_HEADER_BYTES = 64,
+    PAGE_HISTORY = 4
+};
+enum page_type {
+    PAGE_FREE = 1,
+    PAGE_LEAF = 2,
+    PAGE_INNER = 3,
+    PAGE_OVERFLOW = 4 /* reserved */
+};
 
 /* Zeroes all 4096 bytes and writes a fresh header. */
 void page_init(void *page, page_id pid, enum page_type type, uint8_t level, uint32_t tree);
 
-static inline page_id page_pid(const void *p) { return ch_get48((const uint8_t *)p + 8); }
-static inline lsn_t page_lsn(const void *p) { return ch_get64((const uint8_t *)p + 16); }
-static inline void page_set_lsn(void *p, lsn_t l) { ch_put64((uint8_t *)p + 16, l); }
-static inline lsn_t page_write_lsn(const void *p) { return ch_get64((const uint8_t *)p + 24); }
-static inline void page_set_write_lsn(void *p, lsn_t l) { ch_put64((uint8_t *)p + 24, l); }
-static inline enum page_type page_type(const void *p) { return (enum page_type)((const uint8_t *)p)[7]; }
-static inline uint8_t page_level(const void *p) { return ((const uint8_t *)p)[14]; }
-static inline uint32_t page_tree(const void *p) { return ch_get32((const uint8_t *)p + 32); }
+static inline page_id
+page_pid(const void *p)
+{
+    return ch_get48((const uint8_t *)p + 8);
+}
+static inline lsn_t
+page_lsn(const void *p)
+{
+    return ch_get64((const uint8_t *)p + 16);
+}
+static inline void
+page_set_lsn(void *p, lsn_t l)
+{
+    ch_put64((uint8_t *)p + 16, l);
+}
+static inline lsn_t
+page_write_lsn(const void *p)
+{
+    return ch_get64((const uint8_t *)p + 24);
+}
+static inline void
+page_set_write_lsn(void *p, lsn_t l)
+{
+    ch_put64((uint8_t *)p + 24, l);
+}
+static inline enum page_type
+page_type(const void *p)
+{
+    return (enum page_type)((const uint8_t *)p)[7];
+}
+static inline uint8_t
+page_level(const void *p)
+{
+    return ((const uint8_t *)p)[14];
+}
+static inline uint32_t
+page_tree(const void *p)
+{
+    return ch_get32((const uint8_t *)p + 32);
+}
 
 /* Sets the checksum; the page must not change afterwards. Used on the copy that is written. */
 void page_seal(void *page);

@@ -25,11 +25,26 @@ place_make(uint64_t slot, uint32_t offset, uint32_t bytes)
 {
     return slot << 24 | (uint64_t)(offset / 16) << 16 | (uint64_t)(bytes / 16) << 7;
 }
-static inline uint64_t place_slot(place_t p) { return p >> 24; }
-static inline uint32_t place_offset(place_t p) { return (uint32_t)(p >> 16 & 0xff) * 16; }
-static inline uint32_t place_bytes(place_t p) { return (uint32_t)(p >> 7 & 0x1ff) * 16; }
+static inline uint64_t
+place_slot(place_t p)
+{
+    return p >> 24;
+}
+static inline uint32_t
+place_offset(place_t p)
+{
+    return (uint32_t)(p >> 16 & 0xff) * 16;
+}
+static inline uint32_t
+place_bytes(place_t p)
+{
+    return (uint32_t)(p >> 7 & 0x1ff) * 16;
+}
 
-enum { MAP_PAGE_ENTRIES = 504, MAP_SHARDS = 64 };
+enum {
+    MAP_PAGE_ENTRIES = 504,
+    MAP_SHARDS = 64
+};
 
 struct map;
 /* pages_max bounds page ids (exclusive); memory grows with the ids in use. ENOMEM. */

@@ -14,8 +14,20 @@
 
 #include "base/base.h"
 
-enum zone_state { ZONE_FREE, ZONE_OPEN, ZONE_SEALED, ZONE_COLLECT, ZONE_DEAD, ZONE_META, ZONE_RETIRED };
-enum zone_stream { ZONE_STREAM_USER, ZONE_STREAM_GC, ZONE_STREAMS };
+enum zone_state {
+    ZONE_FREE,
+    ZONE_OPEN,
+    ZONE_SEALED,
+    ZONE_COLLECT,
+    ZONE_DEAD,
+    ZONE_META,
+    ZONE_RETIRED
+};
+enum zone_stream {
+    ZONE_STREAM_USER,
+    ZONE_STREAM_GC,
+    ZONE_STREAMS
+};
 
 struct zone_config {
     uint64_t first_slot; /* device slot of zone 0 */
@@ -24,10 +36,14 @@ struct zone_config {
     uint32_t zones;      /* zones that exist now (files grow: zone_grow) */
     uint32_t reserve;    /* free zones kept for GC */
 };
-struct zone_span { zone_id zone; uint32_t slot_first; uint32_t slot_count; };
+struct zone_span {
+    zone_id zone;
+    uint32_t slot_first;
+    uint32_t slot_count;
+};
 struct zone_info {
     enum zone_state state;
-    uint32_t cursor;     /* next slot to hand out */
+    uint32_t cursor; /* next slot to hand out */
     uint32_t inflight;
     uint32_t pins;
     uint64_t live_bytes;
@@ -43,7 +59,8 @@ size_t zone_table_memory(const struct zone_table *t);
 /* Up to `slots` (1 ..) consecutive slots for `stream`; fewer at a zone's end. Opens a FREE zone (lowest
  * id) as needed. EFULL, nothing changed, when none may be taken: *grow then tells whether adding zones is
  * possible (zones < zones_max). Zone gets one in-flight mark. */
-CH_NODISCARD int zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots, struct zone_span *out);
+CH_NODISCARD int zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots,
+                              struct zone_span *out);
 /* The span's images are published (or known dead): in-flight mark gone. */
 void zone_commit(struct zone_table *t, const struct zone_span *s);
 /* After a failed write: slots stay unusable until reset. `retire`: the zone takes no more writes; once

@@ -12,11 +12,11 @@
 struct zone {
     uint64_t live_bytes;
     lsn_t empty_lsn;
-    _Atomic uint32_t pins; /* zone_pin/zone_unpin <-> zone_next_dead, see the file head */
+    _Atomic uint32_t pins; /* zone_pin/zone_unpin <-> zone_next_dead, see the head of zone.c */
     uint32_t cursor;
     uint32_t inflight;
     uint32_t generation;
-    uint32_t pos;    /* in `victims` or `dead`, POS_NONE = in neither */
+    uint32_t pos;    /* in `victims` or `dead`, ZONE_POS_NONE = in neither */
     uint8_t state;   /* enum zone_state */
     bool retire;     /* no more writes: RETIRED once it is empty */
     bool handed_out; /* DEAD and with the caller of zone_next_dead() */

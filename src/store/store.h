@@ -23,20 +23,24 @@
 struct dev;
 struct wal;
 
-enum store_kind { STORE_OOP, STORE_INPLACE };
+enum store_kind {
+    STORE_OOP,
+    STORE_INPLACE
+};
 struct store_config {
     enum store_kind kind;
-    bool double_write;      /* in place: with a double-write buffer (R20) */
+    bool double_write; /* in place: with a double-write buffer (R20) */
     struct dev *dev;
     enum pack_codec codec;
     int codec_level;
     uint64_t zones_base, zone_bytes; /* data area on the device */
     uint32_t zones, zones_max;
     uint64_t pages_max;
-    unsigned batch_pages;   /* most pages per store_write, <= CH_BATCH_MAX */
-    unsigned space_target;  /* percent; growable devices */
+    unsigned batch_pages;  /* most pages per store_write, <= CH_BATCH_MAX */
+    unsigned space_target; /* percent; growable devices */
     bool growable, discard;
-    uint32_t inplace_first_zone; /* in place: home slot of page id p = first slot of this zone + p */
+    uint32_t
+        inplace_first_zone; /* in place: home slot of page id p = first slot of this zone + p */
 };
 /* In place: zones [0, this) hold the double-write area; store_format() takes them (state META); boot then takes the
  * zones of the meta arrays and sets inplace_first_zone behind them. */
@@ -45,13 +49,13 @@ uint32_t store_inplace_dblwr_zones(uint64_t zone_bytes);
 struct store_page {
     page_id pid;
     lsn_t lsn;
-    void *page;      /* 4096 bytes, aligned, a private copy: store_write() may note the write and seal it */
-    bool carried;    /* out: not written this time; still dirty */
-    place_t place;   /* out */
+    void *page;    /* 4096 bytes, aligned, a private copy: store_write() may change its header */
+    bool carried;  /* out: not written this time; still dirty */
+    place_t place; /* out */
 };
 /* A written, not yet published batch; the caller's memory, zeroed before store_write(). */
 struct store_batch {
-    unsigned count;          /* pages written */
+    unsigned count; /* pages written */
     page_id pids[CH_BATCH_MAX];
     place_t places[CH_BATCH_MAX];
     struct zone_span spans[CH_BATCH_MAX];
@@ -81,7 +85,8 @@ void store_read_many(struct store *s, const page_id *pids, void *const *bufs, in
 
 /* `carry` allows leaving out pages of badly filled slots. EFULL: no zone; the caller runs store_gc_step() and tries
  * again, nothing was written. EIO: failed writes were abandoned and retried elsewhere in vain. */
-CH_NODISCARD int store_write(struct store *s, struct store_page *pages, unsigned n, bool carry, struct store_batch *out);
+CH_NODISCARD int store_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
+                             struct store_batch *out);
 bool store_ready(struct store *s, const struct store_batch *b);
 /* Ready batches only (asserted). Needs log room: may wait (SYSTEM class). EFAILED when the log failed. */
 CH_NODISCARD int store_publish(struct store *s, const struct store_batch *b);
@@ -103,7 +108,9 @@ bool store_gc_wanted(const struct store *s);
 bool store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages);
 
 /* Replays a MAP record (unconditionally, absolute; R7). ELOG when malformed. */
-enum { STORE_RECORD_MAP = 1 }; /* log record type owned by store */
+enum {
+    STORE_RECORD_MAP = 1
+}; /* log record type owned by store */
 CH_NODISCARD int store_replay(struct store *s, const uint8_t *data, uint32_t bytes);
 /* After pass 1: recounts live bytes of every zone from the map; EMAP when places overlap zones wrongly. Zones without
  * live bytes become free (after reset), others sealed. */

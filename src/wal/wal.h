@@ -17,17 +17,22 @@
 #include "base/base.h"
 
 struct dev;
-enum { WAL_BLOCK = 4096, WAL_BLOCK_HEADER = 40, WAL_RECORD_HEADER = 8, WAL_RECORD_MAX = 1 << 20 };
+enum {
+    WAL_BLOCK = 4096,
+    WAL_BLOCK_HEADER = 40,
+    WAL_RECORD_HEADER = 8,
+    WAL_RECORD_MAX = 1 << 20
+};
 
 struct wal_config {
     struct dev *dev;
-    uint64_t base, bytes;   /* the ring on the device; bytes >= 16 blocks */
-    uint64_t buffer_bytes;  /* memory for blocks not yet written; >= 64 KiB */
+    uint64_t base, bytes;  /* the ring on the device; bytes >= 16 blocks */
+    uint64_t buffer_bytes; /* memory for blocks not yet written; >= 64 KiB */
     uint64_t db_id;
-    uint32_t epoch;         /* of new blocks */
-    lsn_t start;            /* first LSN to append at, multiple of 4096 */
-    lsn_t cut;              /* oldest LSN kept */
-    unsigned user_percent;  /* share of the ring that WAL_USER reservations may fill, e.g. 75 */
+    uint32_t epoch;        /* of new blocks */
+    lsn_t start;           /* first LSN to append at, multiple of 4096 */
+    lsn_t cut;             /* oldest LSN kept */
+    unsigned user_percent; /* share of the ring that WAL_USER reservations may fill, e.g. 75 */
 };
 struct wal;
 CH_NODISCARD int wal_create(const struct wal_config *cfg, struct wal **out);
@@ -35,8 +40,13 @@ void wal_destroy(struct wal *w); /* appended but unflushed bytes are lost */
 size_t wal_memory(const struct wal *w);
 
 /* Who asks for room (R11): SYSTEM (MAP records, checkpoint, undo) may use all of the ring. */
-enum wal_class { WAL_USER, WAL_SYSTEM };
-struct wal_ticket { uint64_t bytes, pads; }; /* pads: the log's own */
+enum wal_class {
+    WAL_USER,
+    WAL_SYSTEM
+};
+struct wal_ticket {
+    uint64_t bytes, pads;
+}; /* pads: the log's own */
 /* Grants room, not position (R8), for one or a few records of `bytes` payload and header bytes in all (as much as may
  * be appended under this ticket). Waits while the buffer or the ring is too full: it then flushes itself
  * where that helps, and calls nothing upward: who must make room is woken through wal_pressure().
@@ -46,7 +56,10 @@ CH_NODISCARD int wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, st
 /* Gives the rest of the ticket back. A zeroed ticket is fine, and so is one that is used up. */
 void wal_release(struct wal *w, struct wal_ticket *t);
 
-struct wal_part { const void *data; uint32_t bytes; };
+struct wal_part {
+    const void *data;
+    uint32_t bytes;
+};
 /* Appends one record from parts (payload <= WAL_RECORD_MAX), charged to the ticket (too small = assert);
  * returns its LSN (end). Never waits, never fails. `cause`: CH_WAL or CH_META, for the accounting. */
 lsn_t wal_append(struct wal *w, struct wal_ticket *t, uint8_t type, enum ch_cause cause,
@@ -57,7 +70,7 @@ lsn_t wal_append(struct wal *w, struct wal_ticket *t, uint8_t type, enum ch_caus
 CH_NODISCARD int wal_flush(struct wal *w, lsn_t lsn);
 /* Starts (or joins) a device flush that begins after this call, even when nothing is left to write. */
 CH_NODISCARD int wal_flush_force(struct wal *w);
-lsn_t wal_end(struct wal *w);     /* where the next record may start: lower bound for R3 */
+lsn_t wal_end(struct wal *w); /* where the next record may start: lower bound for R3 */
 lsn_t wal_durable(struct wal *w);
 lsn_t wal_cut(struct wal *w);
 bool wal_failed(struct wal *w);
@@ -71,7 +84,9 @@ bool wal_pressure(struct wal *w, unsigned percent, uint64_t ns);
 void wal_wake(struct wal *w);
 /* Waiting user reservations return EFULL while set. */
 void wal_set_full(struct wal *w, bool full);
-struct wal_counts { uint64_t flushes, records, record_bytes[CH_CAUSES], padding_bytes; };
+struct wal_counts {
+    uint64_t flushes, records, record_bytes[CH_CAUSES], padding_bytes;
+};
 void wal_counts(struct wal *w, struct wal_counts *out);
 
 /* ---- reading back ----
@@ -80,12 +95,17 @@ struct wal_scan_config {
     struct dev *dev;
     uint64_t base, bytes;
     uint64_t db_id;
-    lsn_t from;          /* the root's cut: a value of wal_end(), a record's start or end, or a block's start */
-    uint32_t epoch_min;  /* epoch of the block at `from` is at least this */
-    lsn_t epoch_start;   /* blocks at or after this LSN have ... */
-    uint32_t epoch;      /* ... exactly this epoch (the newest) */
+    lsn_t from; /* the root's cut: any wal_end(), a record's start or end, or a block's start */
+    uint32_t epoch_min; /* epoch of the block at `from` is at least this */
+    lsn_t epoch_start;  /* blocks at or after this LSN have ... */
+    uint32_t epoch;     /* ... exactly this epoch (the newest) */
 };
-struct wal_record { lsn_t start, end; uint8_t type; const uint8_t *data; uint32_t bytes; };
+struct wal_record {
+    lsn_t start, end;
+    uint8_t type;
+    const uint8_t *data;
+    uint32_t bytes;
+};
 struct wal_scan;
 CH_NODISCARD int wal_scan_open(const struct wal_scan_config *cfg, struct wal_scan **out);
 /* Next record, valid until the next call. NOTFOUND at the tail. ELOG when a bad block lies below the durable

@@ -6,11 +6,14 @@
  * at write k, crash by seed k, open, compare with what was acknowledged, check, write on, close, open again.
  *
  *   crash_test PRESET [STEP [FIRST]]     STEP > 1 samples every STEP-th k
+ *
+ * COHORT_RUNS_PERCENT=P (zt.h) makes STEP 100 / P times as large.
  */
 #include "api/api_internal.h"
 #include "base/base.h"
 #include "base/prng.h"
 #include "dev/dev.h"
+#include "zt/zt.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -122,8 +125,10 @@ static void
 options(struct cohort_options *o, const char *preset)
 {
     cohort_options_init(o);
-    if (cohort_options_set(o, "preset", preset) != 0 || cohort_options_set(o, "background", "no") != 0 ||
-        cohort_options_set(o, "cache_bytes", "1M") != 0 || cohort_options_set(o, "zone_bytes", "64K") != 0 ||
+    if (cohort_options_set(o, "preset", preset) != 0 ||
+        cohort_options_set(o, "background", "no") != 0 ||
+        cohort_options_set(o, "cache_bytes", "1M") != 0 ||
+        cohort_options_set(o, "zone_bytes", "64K") != 0 ||
         cohort_options_set(o, "log_bytes", "256K") != 0)
         abort();
 }
@@ -133,7 +138,8 @@ fail(const char *preset, uint64_t k, const char *what, unsigned key)
 {
     printf("FAILED %s: power off at write %" PRIu64 ", key %u: %s (last error: %s %s)\n"
            "  replay: crash_test %s 1000000 %" PRIu64 "\n",
-           preset, k, key, what, cohort_strerror(cohort_last_error()->code), cohort_last_error()->text, preset, k);
+           preset, k, key, what, cohort_strerror(cohort_last_error()->code),
+           cohort_last_error()->text, preset, k);
     return false;
 }
 
@@ -243,7 +249,8 @@ run_one(const char *preset, uint64_t k, uint64_t *writes)
     int rc;
 
     options(&o, preset);
-    if (m == NULL || sim_drive_create("generic,bytes=16M,superblock=256K,cache=volatile", &drive) != 0 ||
+    if (m == NULL ||
+        sim_drive_create("generic,bytes=16M,superblock=256K,cache=volatile", &drive) != 0 ||
         dev_sim_open(drive, &dev) != 0 || dev_fault_open(dev, &plan, &fault) != 0) {
         free(m);
         sim_drive_destroy(drive);
@@ -276,12 +283,14 @@ main(int argc, char **argv)
     uint64_t passed = 0;
     uint64_t failed = 0;
 
+    step = ch_max_u64(1, step * 100 / zt_runs_percent());
     if (!run_one(preset, 0, &writes)) {
         printf("0 passed, 1 failed\n");
         return 1;
     }
-    printf("%s: %d operations, %" PRIu64 " device writes; power off at every %" PRIu64 ". from %" PRIu64 "\n", preset,
-           OPS, writes, step, first);
+    printf("%s: %d operations, %" PRIu64 " device writes; power off at every %" PRIu64
+           ". from %" PRIu64 "\n",
+           preset, OPS, writes, step, first);
     for (uint64_t k = first; k <= writes && failed < 5; k += step) {
         uint64_t ignored;
 

@@ -7,11 +7,14 @@
  * Every fourth round the parent leaves the database as the crash left it, so that kills hit recovery as well.
  *
  *   kill_test [ROUNDS [PRESET [DIR]]]
+ *
+ * COHORT_RUNS_PERCENT=P (zt.h) makes that P percent of the rounds.
  */
 #include "base/base.h"
 #include "base/prng.h"
 #include "cohort.h"
 #include "rt/rt.h"
+#include "zt/zt.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -72,9 +75,12 @@ open_db(const char *dir, const char *preset, cohort_db **db)
     struct cohort_options o;
 
     cohort_options_init(&o);
-    if (cohort_options_set(&o, "preset", preset) != 0 || cohort_options_set(&o, "create", "yes") != 0 ||
-        cohort_options_set(&o, "cache_bytes", "1M") != 0 || cohort_options_set(&o, "zone_bytes", "256K") != 0 ||
-        cohort_options_set(&o, "log_bytes", "1M") != 0 || cohort_options_set(&o, "max_bytes", "64M") != 0)
+    if (cohort_options_set(&o, "preset", preset) != 0 ||
+        cohort_options_set(&o, "create", "yes") != 0 ||
+        cohort_options_set(&o, "cache_bytes", "1M") != 0 ||
+        cohort_options_set(&o, "zone_bytes", "256K") != 0 ||
+        cohort_options_set(&o, "log_bytes", "1M") != 0 ||
+        cohort_options_set(&o, "max_bytes", "64M") != 0)
         return COHORT_EOPTION;
     return cohort_open(dir, &o, db);
 }
@@ -101,8 +107,9 @@ write_group(struct writer *w, cohort_batch *b, unsigned group)
         size_t kn = make_key(w->index, group, i, key);
         unsigned id = (w->index * GROUPS + group) * GROUP + i;
 
-        rc = is_deleted(group, version) ? cohort_batch_del(b, key, kn)
-                                        : cohort_batch_put(b, key, kn, value, make_value(id, version, value));
+        rc = is_deleted(group, version)
+                 ? cohort_batch_del(b, key, kn)
+                 : cohort_batch_put(b, key, kn, value, make_value(id, version, value));
     }
     if (rc == 0)
         rc = cohort_write(w->db, b);
@@ -152,9 +159,11 @@ child_main(const char *dir, const char *preset, struct shared *sh, uint64_t seed
 }
 
 static bool
-verify_group(cohort_db *db, struct shared *sh, unsigned writer, unsigned group, struct cohort_value *v)
+verify_group(cohort_db *db, struct shared *sh, unsigned writer, unsigned group,
+             struct cohort_value *v)
 {
-    uint32_t versions[2] = {atomic_load(&sh->acked[writer][group]), atomic_load(&sh->tried[writer][group])};
+    uint32_t versions[2] = {atomic_load(&sh->acked[writer][group]),
+                            atomic_load(&sh->tried[writer][group])};
     bool is[2] = {true, true};
 
     for (unsigned i = 0; i < GROUP; i++) {
@@ -200,8 +209,8 @@ verify(const char *dir, const char *preset, struct shared *sh)
         for (unsigned g = 0; g < GROUPS; g++) {
             if (verify_group(db, sh, w, g, &v))
                 continue;
-            printf("writer %u group %u: acknowledged version %" PRIu32 " lost or half applied\n", w, g,
-                   atomic_load(&sh->acked[w][g]));
+            printf("writer %u group %u: acknowledged version %" PRIu32 " lost or half applied\n", w,
+                   g, atomic_load(&sh->acked[w][g]));
             ok = false;
         }
     }
@@ -246,11 +255,13 @@ main(int argc, char **argv)
     const char *seed_text = getenv("COHORT_SEED");
     uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 10) : rt_random() % 1000000;
     struct ch_prng p;
-    struct shared *sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *sh =
+        mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     unsigned passed = 0;
     bool ok = sh != MAP_FAILED;
 
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    rounds = (rounds * zt_runs_percent() + 99) / 100;
     (void)snprintf(dir, sizeof(dir), "%s/cohort-kill-XXXXXX", argc > 3 ? argv[3] : "/var/tmp");
     if (!ok || mkdtemp(dir) == NULL) {
         printf("set-up failed: %s\n0 passed, 1 failed\n", strerror(errno));

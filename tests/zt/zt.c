@@ -43,6 +43,7 @@ static struct {
     uint64_t seed;
     bool exact_seed; /* COHORT_RUNS is set: COHORT_SEED is the seed itself */
     unsigned runs;   /* COHORT_RUNS, or 0 */
+    unsigned percent;
     unsigned tmpdirs;
     char tmpdir[TMPDIRS_MAX][PATH_BYTES];
 } zt;
@@ -122,8 +123,12 @@ run_case(void **state)
 {
     const struct zt_case *c = *state;
     uint64_t first = zt.exact_seed ? zt.seed : zt.seed * UINT64_C(1000003);
-    unsigned runs = zt.runs != 0 ? zt.runs : c->runs != 0 ? c->runs : 1;
+    unsigned runs = (c->runs * zt.percent + 99) / 100;
 
+    if (zt.runs != 0)
+        runs = zt.runs;
+    else if (runs == 0)
+        runs = 1;
     zt.case_name = c->name;
     for (unsigned r = 0; r < runs; r++) {
         struct zt t = {.seed = first + r};
@@ -161,6 +166,18 @@ env_number(const char *name, uint64_t missing)
     return v;
 }
 
+unsigned
+zt_runs_percent(void)
+{
+    uint64_t percent = env_number("COHORT_RUNS_PERCENT", 100);
+
+    if (percent < 1 || percent > 100) {
+        (void)fprintf(stderr, "COHORT_RUNS_PERCENT: 1 to 100\n");
+        exit(2);
+    }
+    return (unsigned)percent;
+}
+
 static bool
 wanted(const struct zt_case *c, int argc, char **argv)
 {
@@ -185,6 +202,7 @@ zt_main(int argc, char **argv, const char *suite, const struct zt_case *cases, s
     zt.seed = env_number("COHORT_SEED", 1);
     zt.runs = (unsigned)env_number("COHORT_RUNS", 0);
     zt.exact_seed = zt.runs != 0;
+    zt.percent = zt_runs_percent();
     for (size_t i = 0; i < n; i++) {
         if (wanted(&cases[i], argc, argv)) {
             /* cmocka hands the state through as a pointer to non-const and changes nothing */

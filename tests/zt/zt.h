@@ -3,6 +3,8 @@
  * Base seed: environment COHORT_SEED (decimal), else 1; run r of a case has seed base * 1000003 + r.
  * With COHORT_RUNS=N also set, every case has N runs with the seeds COHORT_SEED, COHORT_SEED + 1 ...
  * A failure prints file, line, expression and seed; COHORT_SEED=S COHORT_RUNS=1 replays it.
+ * COHORT_RUNS_PERCENT=P (1 .. 100) cuts the runs of every case down to P percent, at least one; it is
+ * for builds that are slow (sanitizers). COHORT_RUNS beats it.
  * COHORT_KEEP=1 keeps the directories of zt_tmpdir().
  */
 #ifndef CH_TESTS_ZT_H
@@ -37,6 +39,8 @@ zt_below(struct zt *t, uint64_t n)
 /* A fresh directory below $TMPDIR or /var/tmp, removed at the end of the run; never
  * NULL. At most 64 a run. */
 const char *zt_tmpdir(struct zt *t);
+/* COHORT_RUNS_PERCENT, 100 when it is not set; for programs with a main of their own. */
+unsigned zt_runs_percent(void);
 /* argv[1..] = names of cases to run, all by default. Ends with "N passed, N failed"; returns main's
  * exit code. */
 int zt_main(int argc, char **argv, const char *suite, const struct zt_case *cases, size_t n);
