@@ -41,6 +41,16 @@ struct reader {
     int rc;
 };
 
+/* One engine in one round. CPU time tells them apart where other processes take the processors. */
+struct side {
+    double ops_per_s, cpu_us;
+};
+
+struct compare {
+    uint64_t rounds;
+    struct side ours[ROUNDS_MAX], theirs[ROUNDS_MAX];
+};
+
 static int
 lmdb_fail(const struct lmdb *m, const char *what, int rc)
 {
@@ -152,10 +162,10 @@ reader_main(void *arg)
 
 static int
 lmdb_round(struct lmdb *m, const struct bench *b, const struct zipf *z, struct reader *readers,
-           double *ops_per_s)
+           struct side *out)
 {
     _Atomic bool stop;
-    uint64_t started = 0, ops = 0, from;
+    uint64_t started = 0, ops = 0, from, cpu = rt_cpu_ns();
     int rc = 0, merr = 0;
 
     atomic_init(&stop, false);
@@ -177,12 +187,13 @@ lmdb_round(struct lmdb *m, const struct bench *b, const struct zipf *z, struct r
         if (readers[i].rc != 0)
             merr = readers[i].rc;
     }
-    *ops_per_s = (double)ops * 1e9 / (double)(rt_now_ns() - from);
+    out->ops_per_s = (double)ops * 1e9 / (double)(rt_now_ns() - from);
+    out->cpu_us = (double)(rt_cpu_ns() - cpu) / 1e3 / (double)ch_max_u64(ops, 1);
     return rc != 0 ? rc : merr != 0 ? lmdb_fail(m, "read", merr) : 0;
 }
 
 static int
-compare_rounds(struct bench *b, struct lmdb *m, uint64_t rounds, double *ours, double *theirs)
+compare_rounds(struct bench *b, struct lmdb *m, struct compare *c)
 {
     struct reader *readers = calloc(b->c.threads, sizeof(*readers));
     struct zipf z;
@@ -190,34 +201,51 @@ compare_rounds(struct bench *b, struct lmdb *m, uint64_t rounds, double *ours, d
 
     rc =
         readers == NULL ? CH_FAIL(COHORT_ENOMEM, "threads") : zipf_init(&z, b->records, b->c.theta);
-    for (uint64_t i = 0; i < rounds + 1 && rc == 0; i++) {
+    for (uint64_t i = 0; i < c->rounds + 1 && rc == 0; i++) {
         uint64_t at = i == 0 ? 0 : i - 1; /* round 0 warms up and is overwritten */
+        struct side *ours = &c->ours[at], *theirs = &c->theirs[at];
         struct bench_result r = {0};
 
         rc = bench_run_reads(b, b->c.seconds, &r);
-        ours[at] = r.figures.ops_per_s;
+        *ours = (struct side){r.figures.ops_per_s, r.figures.cpu_us_per_op};
         bench_result_fini(&r);
         if (rc == 0)
-            rc = lmdb_round(m, b, &z, readers, &theirs[at]);
+            rc = lmdb_round(m, b, &z, readers, theirs);
         if (rc == 0 && !b->c.t->quiet)
             fprintf(stderr, "round %llu: cohort %.0f/s, lmdb %.0f/s\n", (unsigned long long)i,
-                    ours[at], theirs[at]);
+                    ours->ops_per_s, theirs->ops_per_s);
     }
     free(readers);
     return rc;
 }
 
-static int
-report_compare(const struct bench *b, double ours, double theirs, uint64_t rounds)
+/* Median of the rounds, of each figure by itself. */
+static struct side
+side_median(const struct side *s, uint64_t rounds)
 {
+    double ops[ROUNDS_MAX], cpu[ROUNDS_MAX];
+
+    for (uint64_t i = 0; i < rounds; i++) {
+        ops[i] = s[i].ops_per_s;
+        cpu[i] = s[i].cpu_us;
+    }
+    return (struct side){bench_median(ops, rounds), bench_median(cpu, rounds)};
+}
+
+static int
+report_compare(const struct bench *b, const struct compare *c)
+{
+    struct side ours = side_median(c->ours, c->rounds), theirs = side_median(c->theirs, c->rounds);
     struct json_object *o;
     int rc;
 
     if (!b->c.t->json) {
         printf("point reads from cache, %llu records, %llu threads, medians of %llu rounds:\n"
-               "  cohort %.0f/s, lmdb %.0f/s, ratio %.3f\n",
+               "  cohort %.0f/s, lmdb %.0f/s, ratio %.3f\n"
+               "  CPU time a read: cohort %.2f us, lmdb %.2f us\n",
                (unsigned long long)b->records, (unsigned long long)b->c.threads,
-               (unsigned long long)rounds, ours, theirs, ours / theirs);
+               (unsigned long long)c->rounds, ours.ops_per_s, theirs.ops_per_s,
+               ours.ops_per_s / theirs.ops_per_s, ours.cpu_us, theirs.cpu_us);
         return tool_flush();
     }
     o = json_object_new_object();
@@ -229,15 +257,19 @@ report_compare(const struct bench *b, double ours, double theirs, uint64_t round
     if (rc == 0)
         rc = report_u64(o, "threads", b->c.threads);
     if (rc == 0)
-        rc = report_u64(o, "rounds", rounds);
+        rc = report_u64(o, "rounds", c->rounds);
     if (rc == 0)
         rc = report_real(o, "zipf_theta", b->c.theta);
     if (rc == 0)
-        rc = report_real(o, "cohort_ops_per_s", ours);
+        rc = report_real(o, "cohort_ops_per_s", ours.ops_per_s);
     if (rc == 0)
-        rc = report_real(o, "lmdb_ops_per_s", theirs);
+        rc = report_real(o, "lmdb_ops_per_s", theirs.ops_per_s);
     if (rc == 0)
-        rc = report_real(o, "ratio", ours / theirs);
+        rc = report_real(o, "ratio", ours.ops_per_s / theirs.ops_per_s);
+    if (rc == 0)
+        rc = report_real(o, "cohort_cpu_us_per_op", ours.cpu_us);
+    if (rc == 0)
+        rc = report_real(o, "lmdb_cpu_us_per_op", theirs.cpu_us);
     if (rc != 0) {
         json_object_put(o);
         return rc;
@@ -252,10 +284,9 @@ bench_compare_lmdb(struct tool *t, int argc, char **argv)
     struct bench_config c;
     struct bench b = {0};
     struct lmdb m = {0};
-    double ours[ROUNDS_MAX], theirs[ROUNDS_MAX];
-    uint64_t rounds = 5;
+    struct compare r = {.rounds = 5};
     const struct arg extra[] = {
-        {"rounds", 0, ARG_U64, &rounds, NULL, "Rounds of --seconds each (5)."},
+        {"rounds", 0, ARG_U64, &r.rounds, NULL, "Rounds of --seconds each (5)."},
     };
     int rc;
 
@@ -265,7 +296,7 @@ bench_compare_lmdb(struct tool *t, int argc, char **argv)
     rc = bench_args(&c, argc, argv, extra, CH_ARRAY_LEN(extra));
     if (rc != 0 || t->help)
         return rc;
-    if (rounds < 1 || rounds > ROUNDS_MAX)
+    if (r.rounds < 1 || r.rounds > ROUNDS_MAX)
         return CH_FAIL(COHORT_EOPTION, "--rounds: 1 to %d", ROUNDS_MAX);
     if (c.seconds <= 0 || (c.device != NULL && strncmp(c.device, "sim:", 4) == 0))
         return CH_FAIL(COHORT_EOPTION, "compare-lmdb: --device DIRECTORY and --seconds");
@@ -279,9 +310,9 @@ bench_compare_lmdb(struct tool *t, int argc, char **argv)
     if (rc == 0)
         rc = lmdb_fill(&m, b.db);
     if (rc == 0)
-        rc = compare_rounds(&b, &m, rounds, ours, theirs);
+        rc = compare_rounds(&b, &m, &r);
     if (rc == 0)
-        rc = report_compare(&b, bench_median(ours, rounds), bench_median(theirs, rounds), rounds);
+        rc = report_compare(&b, &r);
     lmdb_close(&m);
     return bench_fini(&b, rc);
 }

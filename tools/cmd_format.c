@@ -514,7 +514,9 @@ dump_slots(struct view *v, uint64_t first, uint64_t count)
             blanks++;
             continue;
         }
-        if (blanks > 0)
+        if (blanks == 1)
+            printf("slot %" PRIu64 ": blank\n", first + i - 1);
+        if (blanks > 1)
             printf("slots %" PRIu64 " to %" PRIu64 ": blank\n", first + i - blanks, first + i - 1);
         blanks = 0;
         if (i < count)

@@ -191,6 +191,36 @@ verdict "full output is an error" test $? -eq 1
 "$cohort" version >/dev/full 2>"$dir/err"
 verdict "full output is an error at the end, too" test $? -eq 1
 
+# ---- what stands on the device ----
+ok "dump root" "*" dump "$many" --root
+verdict "one root in force" test "$(grep -c 'verdict = valid, in force' "$dir/out")" -eq 1
+pages=$(sed -n 's/.* page_high = //p' "$dir/out" | sort -n | tail -1)
+zones=$(sed -n 's/.* zones = //p' "$dir/out" | sort -n | tail -1)
+ok "dump log" "*" dump "$many" --log
+verdict "dump log ends at the tail" grep -q '^tail = [0-9]' "$dir/out"
+ok "dump page" "*" dump "$many" --page 1
+verdict "dump page is that page" grep -q ' page_id = 1$' "$dir/out"
+verdict "dump page is whole" grep -q ' 0x[0-9a-f]*, right$' "$dir/out"
+bad "dump page without image" "page $pages has no image" dump "$many" --page "$pages"
+bad "dump missing zone" "zone 99999999 does not exist" dump "$many" --zone 99999999
+bad "dump root to a file" "print to stdout" dump "$many" "$dir/x" --root
+bad "dump root as JSON" "text only" dump "$many" --root --json
+bad "dump of nothing" "$dir/none" dump "$dir/none" --root
+zone=0
+: >"$dir/zones"
+while [ "$zone" -lt "$zones" ]; do
+    "$cohort" dump "$many" --zone "$zone" >>"$dir/zones" 2>>"$dir/err"
+    zone=$((zone + 1))
+done
+run check "$many" --json
+json "dump zone finds every live image" "o[0]['pages'] == $(grep '^slot ' "$dir/zones" | grep -o ' live' | wc -l)"
+cp -r "$many" "$dir/hurt"
+printf x | dd of="$dir/hurt/cohort.db" bs=1 seek=2000 conv=notrunc 2>/dev/null
+printf x | dd of="$dir/hurt/cohort.db" bs=1 seek=34768 conv=notrunc 2>/dev/null
+ok "dump damaged roots" "*" dump "$dir/hurt" --root
+verdict "damaged roots are told" test "$(grep -c 'verdict = root record: checksum' "$dir/out")" -eq 2
+bad "no log without a root" "root" dump "$dir/hurt" --log
+
 # ---- a second opener ----
 mkfifo "$dir/pipe"
 "$cohort" load "$many" "$dir/pipe" --quiet 2>/dev/null &

@@ -192,8 +192,10 @@ next_number(const struct db *db)
 }
 
 static int
-write_checkpoint(struct db *db, lsn_t map_start)
+write_checkpoint(struct db *db)
 {
+    uint64_t round = store_checkpoint_begin(db->store);
+    lsn_t map_start = wal_end(db->wal); /* R7: position first */
     uint64_t number = next_number(db);
     lsn_t oldest;
     lsn_t cut;
@@ -203,6 +205,7 @@ write_checkpoint(struct db *db, lsn_t map_start)
         rc = write_zone_pages(db, number);
     if (rc != 0)
         return rc;
+    store_checkpoint_covers(db->store, round);
     oldest = buf_oldest_dirty(db->buf); /* R3: after map_start */
     /* A bound read before an earlier checkpoint may be registered after it; its record is then above that cut. */
     cut = ch_max_u64(db->root.cut, ch_min_u64(map_start, oldest));
@@ -226,6 +229,7 @@ write_checkpoint(struct db *db, lsn_t map_start)
         return rc;
     for (int i = 0; i < META_ARRAYS; i++)
         meta_array_commit(db->arrays[i], number);
+    store_checkpoint_done(db->store, round);
     wal_truncate(db->wal, cut);
     atomic_fetch_add_explicit(&db->checkpoints, 1, memory_order_relaxed);
     return 0;
@@ -247,7 +251,7 @@ boot_checkpoint(struct db *db, bool all)
     rc = checkpoint_extend(db);
     if (rc != 0)
         goto out;
-    rc = write_checkpoint(db, wal_end(db->wal)); /* R7: position first */
+    rc = write_checkpoint(db);
     if (rc != 0)
         boot_set_error(db, rc);
     else

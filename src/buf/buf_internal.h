@@ -75,7 +75,7 @@ struct buf_inflight { /* written, not yet published */
 
 struct buf_settle { /* published by a record that may not be durable yet (R2) */
     lsn_t rec_min;
-    lsn_t lsn;
+    lsn_t lsn; /* store_mark(): an LSN, or a checkpoint's round */
 };
 
 /* State of the cleaner, under its lock. */

@@ -119,7 +119,7 @@ settle_prune(struct buf *b)
     unsigned n = 0;
 
     for (unsigned i = 0; i < b->settle_count; i++)
-        if (b->settle[i].lsn > durable)
+        if (!store_mark_durable(b->store, b->settle[i].lsn, durable))
             b->settle[n++] = b->settle[i];
     b->settle_count = n;
 }
@@ -135,11 +135,12 @@ settle_push(struct buf *b, lsn_t rec_min)
     if (b->settle_count == BUF_SETTLE) { /* one entry for two: both bounds err on the safe side */
         last = &b->settle[BUF_SETTLE - 1];
         last->rec_min = ch_min_u64(last->rec_min, rec_min);
+        last->lsn = ch_max_u64(last->lsn, store_mark(b->store));
     } else {
         last = &b->settle[b->settle_count++];
         last->rec_min = rec_min;
+        last->lsn = store_mark(b->store);
     }
-    last->lsn = wal_end(b->wal);
     rt_unlock(&b->settle_lock);
 }
 
@@ -165,7 +166,8 @@ settle_flush(struct buf *b)
     rt_lock(&b->settle_lock);
     settle_prune(b);
     for (unsigned i = 0; i < b->settle_count; i++)
-        lsn = ch_max_u64(lsn, b->settle[i].lsn);
+        if (b->settle[i].lsn < STORE_UNLOGGED) /* the others wait for a checkpoint */
+            lsn = ch_max_u64(lsn, b->settle[i].lsn);
     rt_unlock(&b->settle_lock);
     return lsn != 0 ? wal_flush(b->wal, lsn) : 0;
 }

@@ -358,6 +358,25 @@ out:
 }
 
 void
+zone_settle(struct zone_table *t, lsn_t from, lsn_t to, lsn_t lsn)
+{
+    rt_lock(t->lock);
+    for (zone_id z = 0; z < zone_count(t); z++) {
+        struct zone *zn = zone_at(t, z);
+        bool waits = zn->state == ZONE_DEAD && !zn->handed_out;
+
+        if (zn->empty_lsn < from || zn->empty_lsn > to)
+            continue;
+        if (waits)
+            zone_leave(t, z);
+        zn->empty_lsn = lsn;
+        if (waits)
+            zone_enter(t, z, ZONE_DEAD);
+    }
+    rt_unlock(t->lock);
+}
+
+void
 zone_free(struct zone_table *t, zone_id z)
 {
     struct zone *zn;

@@ -88,6 +88,8 @@ void zone_victim_release(struct zone_table *t, zone_id z);
  * zone_free() (or zone_retire()). NOTFOUND when none. *wait_lsn (may be NULL): smallest empty_lsn that a
  * DEAD zone still waits for, 0 = none waits for the log. */
 CH_NODISCARD int zone_next_dead(struct zone_table *t, lsn_t durable, zone_id *out, lsn_t *wait_lsn);
+/* Zones whose empty_lsn lies in [from, to] wait for `lsn` instead: what stood for those numbers has happened. */
+void zone_settle(struct zone_table *t, lsn_t from, lsn_t to, lsn_t lsn);
 void zone_free(struct zone_table *t, zone_id z);
 void zone_retire(struct zone_table *t, zone_id z);
 /* FREE -> META for map extents; EFULL. */

@@ -128,6 +128,8 @@ gc_reset_dead(struct store *s, bool urgent, bool *did)
         /* Dead zones wait for their records (S1). The next commit brings that about, unless it is needed now. */
         if (wait == 0 || flushed || !(urgent || free_low(s)))
             return 0;
+        if (wait >= STORE_UNLOGGED) /* for the next checkpoint, not for the log */
+            return 0;
         rc = wal_flush(s->wal, wait);
         if (rc != 0)
             return rc;

@@ -203,6 +203,24 @@ store_map_bytes(unsigned n)
     return WAL_RECORD_HEADER + STORE_RECORD_HEADER + (uint64_t)n * STORE_RECORD_ENTRY;
 }
 
+int
+store_map_room(struct store *s, unsigned n, struct wal_ticket *t)
+{
+    int rc = wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(n), t); /* R8 */
+
+    return rc == COHORT_EFULL ? 0 : rc; /* R11: without a record then */
+}
+
+/* A shard lock is held, so the round cannot end before the change is in the map. */
+static lsn_t
+unlogged(struct store *s)
+{
+    uint64_t round = atomic_load_explicit(&s->round_now, memory_order_relaxed);
+
+    atomic_store_explicit(&s->unlogged_round, round, memory_order_release);
+    return STORE_UNLOGGED + round;
+}
+
 lsn_t
 store_map_append(struct store *s, struct wal_ticket *t, const page_id *pids, const place_t *places,
                  unsigned n)
@@ -211,6 +229,8 @@ store_map_append(struct store *s, struct wal_ticket *t, const page_id *pids, con
     struct wal_part part = {.data = record};
 
     CH_ASSERT(n > 0 && n <= CH_BATCH_MAX);
+    if (t->bytes == 0)
+        return unlogged(s);
     record[0] = STORE_RECORD_VERSION;
     record[1] = 0;
     ch_put16(record + 2, (uint16_t)n);
@@ -222,6 +242,52 @@ store_map_append(struct store *s, struct wal_ticket *t, const page_id *pids, con
     }
     part.bytes = STORE_RECORD_HEADER + n * STORE_RECORD_ENTRY;
     return wal_append(s->wal, t, STORE_RECORD_MAP, CH_META, &part, 1);
+}
+
+uint64_t
+store_checkpoint_begin(struct store *s)
+{
+    uint64_t round;
+
+    map_lock(s->map, UINT64_MAX);
+    round = atomic_fetch_add_explicit(&s->round_now, 1, memory_order_relaxed);
+    map_unlock(s->map, UINT64_MAX);
+    return round;
+}
+
+void
+store_checkpoint_covers(struct store *s, uint64_t round)
+{
+    atomic_store_explicit(&s->covered_round, round, memory_order_release);
+}
+
+void
+store_checkpoint_done(struct store *s, uint64_t round)
+{
+    if (atomic_load_explicit(&s->unlogged_round, memory_order_acquire) == 0)
+        return;
+    zone_settle(s->zones, STORE_UNLOGGED, STORE_UNLOGGED + round, wal_end(s->wal));
+    /* Nothing later was published without a record: no more to look for. */
+    (void)atomic_compare_exchange_strong_explicit(&s->unlogged_round, &round, 0, memory_order_acq_rel,
+                                                  memory_order_relaxed);
+}
+
+lsn_t
+store_mark(struct store *s)
+{
+    uint64_t round = atomic_load_explicit(&s->unlogged_round, memory_order_acquire);
+
+    if (round > atomic_load_explicit(&s->covered_round, memory_order_acquire))
+        return STORE_UNLOGGED + round;
+    return wal_end(s->wal);
+}
+
+bool
+store_mark_durable(struct store *s, lsn_t mark, lsn_t log_durable)
+{
+    if (mark < STORE_UNLOGGED)
+        return mark <= log_durable;
+    return mark - STORE_UNLOGGED <= atomic_load_explicit(&s->covered_round, memory_order_acquire);
 }
 
 uint64_t
@@ -291,7 +357,7 @@ store_publish(struct store *s, const struct store_batch *b)
     /* One write in flight per page id (S9): nobody else publishes these pages between filter and lock. */
     n = publish_filter(s, b, pids, places);
     if (n > 0) {
-        rc = wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(n), &t); /* R8 */
+        rc = store_map_room(s, n, &t);
         if (rc != 0)
             return rc;
         shards = store_shards(pids, n);
@@ -376,7 +442,7 @@ store_pid_free(struct store *s, const page_id *pids, unsigned n)
         unsigned k = n - done < CH_BATCH_MAX ? n - done : CH_BATCH_MAX;
         struct wal_ticket t = {0};
         uint64_t shards = store_shards(pids + done, k);
-        int rc = wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(k), &t); /* R8 */
+        int rc = store_map_room(s, k, &t);
 
         if (rc != 0)
             return rc;
@@ -424,8 +490,9 @@ store_gc_step(struct store *s, bool urgent, bool *did)
     rt_unlock(&s->lock);
     if (!more)
         return rc;
-    rc = wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(CH_BATCH_MAX), &t); /* R8, R11 */
-    if (rc != 0)
+    rc = store_map_room(s, CH_BATCH_MAX, &t);
+    /* Without records GC gives nothing back before the next checkpoint: only what must be is moved then. */
+    if (rc != 0 || (t.bytes == 0 && !urgent))
         return rc;
     rt_lock(&s->lock);
     rc = gc_move_step(s, urgent, &t, did);
@@ -554,6 +621,7 @@ store_create(const struct store_config *cfg, struct store **out)
         s->zones_cap =
             (uint32_t)ch_min_u64(s->zones_cap, (bytes - cfg->zones_base) / cfg->zone_bytes);
     s->gc.victim = CH_ZONE_NONE;
+    atomic_init(&s->round_now, 1); /* 0 = none */
     /* A guess until batches are written. */
     atomic_init(&s->slot_permille, cfg->codec == PACK_NONE ? 1000 : 1150);
     rt_mutex_init(&s->lock, RT_RANK_GC, 0);

@@ -88,10 +88,25 @@ void store_read_many(struct store *s, const page_id *pids, void *const *bufs, in
 CH_NODISCARD int store_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
                              struct store_batch *out);
 bool store_ready(struct store *s, const struct store_batch *b);
-/* Ready batches only (asserted). Needs log room: may wait (SYSTEM class). EFAILED when the log failed. */
+/* Ready batches only (asserted). Takes log room, or does without (below). EFAILED when the log failed. */
 CH_NODISCARD int store_publish(struct store *s, const struct store_batch *b);
 /* Forgets a written batch (log failed, closing): its slots become dead space. */
 void store_drop(struct store *s, const struct store_batch *b);
+
+/* ---- publication without a record (R11) ----
+ * When the log has no room for a MAP record, the map changes all the same: the change is durable with the next checkpoint,
+ * which writes the map itself. Until then the old places are kept (S1) and the log that can redo the pages is not cut (R2).
+ * So cleaning, GC and with them the checkpoint never wait for log room. A checkpoint brackets its work:
+ *     round = store_checkpoint_begin()   before it takes the log's end and copies map pages
+ *     store_checkpoint_covers(round)     all map pages dirty then are written: its own root may cut beyond what they publish
+ *     store_checkpoint_done(round)       the root is durable: the old places may go
+ * store_mark() after a publication is a bound that store_mark_durable() understands: an LSN, or a round. */
+#define STORE_UNLOGGED (UINT64_C(1) << 63)
+uint64_t store_checkpoint_begin(struct store *s);
+void store_checkpoint_covers(struct store *s, uint64_t round);
+void store_checkpoint_done(struct store *s, uint64_t round);
+lsn_t store_mark(struct store *s);
+bool store_mark_durable(struct store *s, lsn_t mark, lsn_t log_durable);
 
 /* Page ids. free: appends MAP records pid -> none, then the ids may be reused. Caller: no write in flight. */
 CH_NODISCARD int store_pid_alloc(struct store *s, page_id *out);

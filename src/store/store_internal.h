@@ -99,6 +99,10 @@ struct store {
     _Atomic uint64_t changes;
     _Atomic uint64_t gc_idle_until; /* no victim worth it before `changes` is here */
 
+    /* Publication without a record (store.h). round_now changes under all shard locks and is read under one of them;
+     * the others are set by the checkpoint (release) and read by store_mark_durable() (acquire). */
+    _Atomic uint64_t round_now, unlogged_round, covered_round;
+
     /* Counters, relaxed: read by store_counts() only. */
     _Atomic uint64_t page_writes, page_write_stored, carried;
     _Atomic uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost, zones_reset;
@@ -123,7 +127,10 @@ extern const struct store_ops store_inplace_ops;
 
 /* Log bytes that MAP records of n entries take, record headers included. */
 uint64_t store_map_bytes(unsigned n);
-/* Appends one MAP record for n <= CH_BATCH_MAX pages; their shard locks are held (S8). `places` NULL = all none. */
+/* Room for one MAP record of n entries; a zeroed ticket when the log has none, which store_map_append() understands. */
+CH_NODISCARD int store_map_room(struct store *s, unsigned n, struct wal_ticket *t);
+/* Appends one MAP record for n <= CH_BATCH_MAX pages; their shard locks are held (S8). `places` NULL = all none. With a zeroed
+ * ticket nothing is appended: the result is STORE_UNLOGGED + the round. */
 lsn_t store_map_append(struct store *s, struct wal_ticket *t, const page_id *pids,
                        const place_t *places, unsigned n);
 uint64_t store_shards(const page_id *pids, unsigned n);

@@ -50,6 +50,7 @@ struct wal_ticket {
 /* Grants room, not position (R8), for one or a few records of `bytes` payload and header bytes in all (as much as may
  * be appended under this ticket). Waits while the buffer or the ring is too full: it then flushes itself
  * where that helps, and calls nothing upward: who must make room is woken through wal_pressure().
+ * SYSTEM never waits for the ring: EFULL, since what it holds up is what a checkpoint needs to cut the log.
  * EFAILED after a failed write; EFULL when wal_set_full() says waiting is pointless; EBATCHSIZE when even an empty
  * log or buffer would be too small. */
 CH_NODISCARD int wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_ticket *t);

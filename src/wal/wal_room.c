@@ -8,6 +8,9 @@
  *   buffer, with appended bytes   a flush, which the waiter leads itself
  *   buffer, all of it granted     appends or releases of the holders, who never wait for room again
  *   ring                          wal_truncate() by whoever wal_pressure() wakes
+ *
+ * WAL_SYSTEM never waits for the ring: the cleaner and GC, who ask, are what a checkpoint waits for before it
+ * can cut the log. They get EFULL and publish without a record (store.h, R11).
  */
 #include "wal/wal_internal.h"
 
@@ -117,6 +120,8 @@ room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
             rc = wal_fail_again(w);
         else if (!ring && c == WAL_USER && w->full)
             rc = CH_FAIL(COHORT_EFULL, "log: %" PRIu64 " bytes wait, nothing to cut", bytes);
+        else if (!ring && c == WAL_SYSTEM)
+            rc = CH_FAIL(COHORT_EFULL, "log: no room for %" PRIu64 " bytes of the system", bytes);
         else if (w->waiting[c] != &me)
             rt_wait(&w->room, &w->lock);
         else if (!ring)

@@ -37,7 +37,7 @@ enum {
     NAME_MAX_BYTES = 64,
     COLUMN_HEX = 8,
     COLUMN_NOTE = 57,
-    TABLES_MIN = 20, /* tables that the document has at least: else the parser has lost them */
+    TABLES_MIN = 30, /* tables that the document has at least: else the parser has lost them */
     LOG_BASE = 64 << 10,
     LOG_BYTES = 256 << 10,
     ZONES_BASE = 1 << 20,
@@ -124,12 +124,17 @@ text(const char *s)
 
 /* ---- examples; each fills EXAMPLE_MAX zeroed bytes at most and returns how many ---- */
 
+/* Copied once, so that it has a prefix. */
 static void
 leaf_fill(struct zt *t, uint8_t *page)
 {
+    uint64_t first[CH_PAGE_BYTES / 8];
+
+    node_init((uint8_t *)first, 7, 0, 1);
+    ZT_CHECK(t, node_put((uint8_t *)first, text("apple"), text("red")));
+    ZT_CHECK(t, node_put((uint8_t *)first, text("apricot"), text("orange")));
     node_init(page, 7, 0, 1);
-    ZT_CHECK(t, node_put(page, text("apple"), text("red")));
-    ZT_CHECK(t, node_put(page, text("apricot"), text("orange")));
+    ZT_CHECK(t, node_copy(page, (const uint8_t *)first, 0, 2));
     page_set_lsn(page, 123456);
     page_set_write_lsn(page, 123456);
     page_note_write(page, 50000);
@@ -703,6 +708,62 @@ test_tables(struct zt *t)
     ZT_CHECK(t, tables >= TABLES_MIN);
 }
 
+/* Overwrites some bytes; small values are likely, as counts and lengths are. A slot's directory gets its
+ * checksum again: without it nothing else is looked at. */
+static void
+damage(struct zt *t, const struct example *e, uint8_t *bytes, size_t n)
+{
+    for (uint64_t k = 1 + zt_below(t, 8); k > 0; k--) {
+        size_t at = zt_below(t, zt_below(t, 2) == 0 ? n : ch_min_u64(n, 160));
+
+        bytes[at] = (uint8_t)zt_below(t, zt_below(t, 2) == 0 ? 256 : 16);
+    }
+    if (e->print == format_slot) {
+        uint8_t *foot = bytes + CH_SLOT_BYTES - 8;
+        size_t count;
+
+        foot[-1] = (uint8_t)zt_below(t, 256);
+        foot[-3] = (uint8_t)zt_below(t, 16);
+        foot[0] = (uint8_t)(1 + zt_below(t, 3));
+        count = foot[0];
+        ch_put32(foot + 4, ch_crc32c(0, foot - 2 * count, 2 * count + 4));
+    }
+}
+
+/* Goal: whatever the bytes are, the printer shows each of them once and reads no others (sanitizers). */
+static void
+test_hostile(struct zt *t)
+{
+    const struct example *e = &examples[zt_below(t, CH_ARRAY_LEN(examples))];
+    uint8_t good[EXAMPLE_MAX], got[EXAMPLE_MAX];
+    size_t n, size = 0;
+
+    free(example_dump(t, e, good, &n));
+    for (unsigned round = 0; round < 200; round++) {
+        uint64_t aligned[EXAMPLE_MAX / 8];
+        uint8_t *bytes = (uint8_t *)aligned;
+        struct format f = {.data = bytes, .bytes = n};
+        char *dump = NULL;
+        size_t pos = 0;
+
+        memcpy(bytes, good, n);
+        damage(t, e, bytes, n);
+        f.out = open_memstream(&dump, &size);
+        ZT_CHECK(t, f.out != NULL);
+        e->print(&f);
+        ZT_CHECK(t, fclose(f.out) == 0);
+        for (const char *p = dump; *p != '\0';) {
+            struct line l;
+
+            p = line_read(t, p, &l, got);
+            ZT_CHECK(t, l.off == pos && l.bytes > 0);
+            pos += l.bytes;
+        }
+        ZT_CHECK(t, pos == n && memcmp(bytes, got, n) == 0);
+        free(dump);
+    }
+}
+
 /* Not a test: writes the dumps into the document. */
 static void
 update(struct zt *t)
@@ -731,6 +792,7 @@ main(int argc, char **argv)
         {"dumps", test_dumps, 1},
         {"bytes", test_bytes, 1},
         {"tables", test_tables, 1},
+        {"hostile", test_hostile, 40},
     };
     static const struct zt_case updates[] = {{"update", update, 1}};
     bool updating = argc > 1 && strcmp(argv[1], "--update") == 0;
