@@ -73,6 +73,14 @@ fill_memory(struct db *db, struct cohort_stats *s)
     wal_usage(db->wal, &s->log_bytes_used, &s->log_bytes);
 }
 
+static uint64_t
+public_codec(uint32_t codec)
+{
+    static const uint64_t names[] = {COHORT_CODEC_NONE, COHORT_CODEC_LZ4, COHORT_CODEC_ZSTD};
+
+    return codec < CH_ARRAY_LEN(names) ? names[codec] : COHORT_CODEC_DEFAULT;
+}
+
 static void
 fill(cohort_db *db, struct cohort_stats *s)
 {
@@ -84,7 +92,7 @@ fill(cohort_db *db, struct cohort_stats *s)
     s->commits = atomic_load_explicit(&db->commits, memory_order_relaxed);
     s->payload_bytes = atomic_load_explicit(&db->payload, memory_order_relaxed);
     s->checkpoints = atomic_load_explicit(&db->db->checkpoints, memory_order_relaxed);
-    s->codec = db->db->root.codec;
+    s->codec = public_codec(db->db->root.codec);
     s->preset = db->db->root.preset;
 }
 

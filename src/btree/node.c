@@ -497,14 +497,16 @@ hint_removed(uint8_t *p, unsigned i)
         store16(p, NODE_OFF_HINT, h - 1);
 }
 
-/* A run is long enough when it covers the page, or four entries of it. */
+/* A run is long enough when it covers the page, or four entries of it; it counts only for a key that goes on with it. */
 int
-node_hint(const uint8_t *p)
+node_hint(const uint8_t *p, unsigned pos)
 {
     unsigned h = load16(p, NODE_OFF_HINT), n = node_count(p);
     unsigned want = n > 4 ? 3 : n > 1 ? n - 1 : 1;
 
-    return (h >> 10 & 7) >= want ? 1 : h >> 13 >= want ? -1 : 0;
+    if ((h >> 10 & 7) >= want && pos == (h & 1023) + 1)
+        return 1;
+    return h >> 13 >= want && pos == (h & 1023) ? -1 : 0;
 }
 
 /* ---- changes ---- */

@@ -45,6 +45,6 @@ bool node_start(uint8_t *p, const uint8_t *prefix, size_t prefix_bytes);
 /* Appends entry i of another node; it must have the prefix of `dst`. False: no room, or garbage. */
 bool node_append_from(uint8_t *dst, const struct node_view *src, unsigned i);
 /* 1: entries come in ascending order, -1: in descending order, 0: neither. */
-int node_hint(const uint8_t *p);
+int node_hint(const uint8_t *p, unsigned pos);
 
 #endif

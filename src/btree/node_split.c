@@ -71,7 +71,7 @@ middle(const struct node_view *v, unsigned pos, size_t new_cost)
 static void
 plan_inner(const struct node_view *v, unsigned pos, struct bt_slice key, struct node_split *out)
 {
-    int run = node_hint(v->p);
+    int run = node_hint(v->p, pos);
     unsigned n = v->count, k;
 
     if (run > 0 && pos == n) {
@@ -94,7 +94,7 @@ plan_leaf(const struct node_view *v, unsigned pos, bool found, struct bt_slice k
           size_t value_bytes, struct node_split *out)
 {
     uint8_t a[COHORT_KEY_MAX], b[COHORT_KEY_MAX];
-    int run = found ? 0 : node_hint(v->p);
+    int run = found ? 0 : node_hint(v->p, pos);
     unsigned n = v->count, k;
     bool left = true; /* the new key goes there */
 

@@ -35,6 +35,7 @@ struct ssd_config;
 struct sim_uri {
     char *file; /* owned; NULL = memory */
     bool volatile_cache;
+    bool untorn; /* a power cut leaves each 4 KiB block whole, old or new */
     uint64_t seed;
 };
 /* Fills *cfg, logical_pages included, and *uri; EOPTION names the bad key. On error nothing is

@@ -75,6 +75,7 @@ struct sim_drive {
     uint64_t seed;
     uint64_t unit_bytes;
     uint64_t generation;
+    bool untorn; /* blocks survive a cut whole */
     struct sim_handle *open; /* the one that is alive */
     uint8_t *mem;            /* contents, or ... */
     int fd;                  /* ... the file of them, -1 */
@@ -470,6 +471,7 @@ drive_create(const char *text, unsigned flags, struct sim_drive **out)
     if (rc != 0)
         goto out;
     s->seed = uri.seed;
+    s->untorn = uri.untorn;
     rc = drive_alloc(s, &cfg, uri.volatile_cache, uri.file == NULL);
     if (rc == 0 && uri.file != NULL)
         rc = open_contents(s, uri.file, flags);
@@ -621,6 +623,8 @@ crash_block(struct sim_drive *s, struct ch_prng *rng, uint64_t mood, uint32_t sl
     uint64_t mask = 1 + ch_prng_below(rng, (1 << BLOCK_SECTORS) - 1); /* sectors that are hit */
     int e;
 
+    if (s->untorn && o > ROLL_BACK)
+        o = ROLL_BACK;
     if (o == KEEP)
         return;
     e = contents_read(s, off, block, sizeof(block));

@@ -144,6 +144,8 @@ set_key(const char *key, const char *value, struct ssd_config *cfg, struct sim_u
         return parse_either(value, "separate", "shared", &cfg->shared_gc);
     if (strcmp(key, "cache") == 0)
         return parse_either(value, "none", "volatile", &uri->volatile_cache);
+    if (strcmp(key, "tear") == 0)
+        return parse_either(value, "yes", "no", &uri->untorn);
     if (strcmp(key, "seed") == 0)
         return parse_size(value, &uri->seed);
     if (strcmp(key, "file") == 0) {
