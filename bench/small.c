@@ -203,7 +203,10 @@ bench_memory(struct tool *t, int argc, char **argv)
 
     bench_config_init(&c, t);
     c.theta = 0.0;
-    rc = bench_args(&c, argc, argv, NULL, 0);
+    /* So that waiting for the device does not keep the cache from filling; -o sets it otherwise. */
+    rc = cohort_options_set(&t->options, "durability", "async");
+    if (rc == 0)
+        rc = bench_args(&c, argc, argv, NULL, 0);
     if (rc != 0 || t->help)
         return rc;
     rc = needs_file(&c, "memory");

@@ -130,25 +130,28 @@ void
 format_bytes(struct format *f, size_t n, const char *name)
 {
     char note[NOTE_BYTES];
+    const char *label; /* of the first line */
     size_t end;
 
     n = ch_min_u64(n, format_left(f));
     if (n == 0)
         return;
+    end = f->pos + n;
+    label = n > LINE_BYTES ? note : name;
     snprintf(note, sizeof(note), "%s, %zu bytes", name, n);
     if (f->brief && !is_zero(f->data + f->pos, n)) {
         fprintf(f->out, "%6zu  %-47s  %s\n", f->pos, "...", note);
         f->pos += n;
         return;
     }
-    for (end = f->pos + n; f->pos < end; name = NULL) {
+    while (f->pos < end) {
         size_t left = end - f->pos, run = zero_run(f, left);
 
         if (run >= ZERO_RUN || run == left)
-            print_run(f, run, name != NULL ? name : "");
+            print_run(f, run, label != NULL ? name : "");
         else
-            bytes_line(f, ch_min_u64(left, LINE_BYTES),
-                       name != NULL && n > LINE_BYTES ? note : name);
+            bytes_line(f, ch_min_u64(left, LINE_BYTES), label);
+        label = NULL;
     }
 }
 

@@ -113,7 +113,7 @@ format_heap(struct format *f, struct entry *entries, unsigned count, bool leaf)
 void
 format_page(struct format *f)
 {
-    struct entry entries[NODE_COUNT_MAX];
+    struct entry entries[NODE_COUNT_MAX] = {0};
     size_t prefix, heap;
     bool leaf;
 

@@ -45,8 +45,7 @@ tool_help(const struct tool_command *c, const struct arg *own, size_t n, FILE *o
     args_help(own, n, out);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): nine parameters, but one call in every command. */
-int
+int /* NOLINTNEXTLINE(readability-function-size): nine parameters, one call in each command */
 tool_args(struct tool *t, int argc, char **argv, const struct arg *own, size_t n, int min, int max,
           char ***pos, int *count)
 {

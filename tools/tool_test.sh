@@ -221,6 +221,37 @@ ok "dump damaged roots" "*" dump "$dir/hurt" --root
 verdict "damaged roots are told" test "$(grep -c 'verdict = root record: checksum' "$dir/out")" -eq 2
 bad "no log without a root" "root" dump "$dir/hurt" --log
 
+# Of a database that was killed: the log has what the checkpoint does not.
+mkfifo "$dir/killed.pipe"
+"$cohort" load "$dir/killed" "$dir/killed.pipe" --create -o max_bytes=64M -o log_bytes=8M \
+    -o cache_bytes=1M --quiet &
+holder=$!
+exec 9>"$dir/killed.pipe"
+seq 1 60000 | awk '{print "key" $1 % 10 $1 "\tvalue of " $1}' >&9
+for _ in 1 2 3 4 5 6 7 8 9 10; do # the cleaner has published something
+    sleep 0.3
+    test -s "$dir/killed/cohort.db" && break
+done
+sleep 1
+kill -9 "$holder"
+exec 9>&-
+wait "$holder" 2>/dev/null
+holder=
+ok "dump log of a killed one" "*" dump "$dir/killed" --log
+verdict "page changes in the log" grep -q '^record .* type 2,' "$dir/out"
+mapped=$(awk '/^record/ { map = /type 1,/ } map && /page_id = / { id = $NF; next }
+    map && /place = slot/ { print id }' "$dir/out" | tail -1)
+verdict "MAP records in the log" test -n "$mapped"
+ok "page of a MAP record" "*" dump "$dir/killed" --page "${mapped:-0}"
+verdict "place of a MAP record" grep -q '^place_from = MAP record' "$dir/out"
+verdict "its page" grep -q " page_id = $mapped\$" "$dir/out"
+newer=0
+for page in $(seq 1 100); do
+    run dump "$dir/killed" --page "$page"
+    grep -q '^newer_records = [1-9]' "$dir/out" && newer=$((newer + 1))
+done
+verdict "newer records of some pages, not of all" test "$newer" -gt 0 -a "$newer" -lt 100
+
 # ---- a second opener ----
 mkfifo "$dir/pipe"
 "$cohort" load "$many" "$dir/pipe" --quiet 2>/dev/null &
@@ -276,6 +307,12 @@ json "fill is met" 'abs(o[0]["pages_loaded"] * 4096 / o[0]["capacity_bytes"] - 0
 json "cache is met" 'abs(o[0]["cache_bytes"] / (o[0]["pages_loaded"] * 4096) - 0.2) < 0.02'
 ok "commit" "*" bench commit -d sim:generic,bytes=64M --records 1000 --ops 2000 --json --quiet
 json "commit" 'o[0]["commits"] == 2000 and o[0]["commits_per_flush"] >= 1'
+ok "memory" "*" bench memory -d "$dir/memory" --records 30000 --cache 1M --seconds 1 --json --quiet
+json "memory of a full cache" 'o[0]["anonymous_grown_bytes"] >= o[0]["cache_bytes"] == 1 << 20'
+bad "memory of an empty cache" "did not fill" bench memory -d "$dir/memory2" --records 100 \
+    --seconds 0.1 --quiet
+ok "space" "*" bench space -d "$dir/space" --records 5000 --overwrites 2 $small --json --quiet
+json "space" 'o[0]["live_bytes"] < o[0]["data_bytes"] < o[0]["file_bytes"] - o[0]["log_bytes"]'
 ok "table1" "*" bench table1 -d sim:generic,bytes=128M,superblock=2M --zone-bytes 256K --fill 50 \
     --drive-writes 1 --json --quiet
 json "table1 rows" '[r["preset"] for r in o] == ["inplace", "oop", "oop+pack"]'

@@ -12,7 +12,8 @@
  *   threads     cleaner, checkpoints, delayed flushes
  *
  * Each step that fails is undone together with those before it, in reverse order. A crash while a database is created
- * leaves no valid root record: the next opener sees a blank device and, if asked to, creates it again.
+ * leaves no valid root record: the next opener sees a blank device and, if asked to, creates it again; or, when the
+ * power went while the first root record was written, a device that is not blank, which takes `force`.
  */
 #include "base/log.h"
 #include "base/options.h"
@@ -32,6 +33,7 @@ enum {
     BOOT_FRAMES_PER_BATCH = 16,
     BOOT_PAGES_PER_SLOT = 8, /* page ids per slot of capacity: compression beyond 8 is not used */
     BOOT_WAL_USER_PERCENT = 75,
+    BOOT_POLL_PERCENT_MAX = 40,
 };
 
 #define KIB UINT64_C(1024)
@@ -110,6 +112,9 @@ layout_new(struct db *db)
                        dev_name(db->dev), caps->bytes, r->log_bytes, BOOT_ZONES_MIN, r->zone_bytes);
     r->zones =
         caps->growable ? BOOT_ZONES_FIRST : (uint32_t)((caps->bytes - log_end) / r->zone_bytes);
+    /* Home slots lie behind arrays that are sized once, so what a file may hold is fixed here. */
+    if (boot_is_inplace(db))
+        r->inplace_zones = (uint32_t)((bytes - log_end) / r->zone_bytes);
     r->epoch = 1;
     r->epoch_min = 1;
     r->epoch_start = r->cut = r->map_start = WAL_BLOCK;
@@ -121,6 +126,8 @@ zones_max(const struct db *db)
 {
     uint64_t n = (dev_caps(db->dev)->bytes - db->root.zones_base) / db->root.zone_bytes;
 
+    if (db->root.inplace_zones != 0)
+        return db->root.inplace_zones;
     return (uint32_t)ch_clamp_u64(n, db->root.zones, UINT32_MAX / 2);
 }
 
@@ -626,7 +633,8 @@ boot_poll(struct db *db)
     if (db->opts.background != 0)
         return 0;
     wal_usage(db->wal, &used, &size);
-    if (used * 100 < size * db->opts.checkpoint_percent)
+    /* Nobody can wait for room here, so the largest record, a quarter of the log, must always fit the users' share. */
+    if (used * 100 < size * ch_min_u64(db->opts.checkpoint_percent, BOOT_POLL_PERCENT_MAX))
         return 0;
     rc = boot_checkpoint(db, false);
     return cohort_class_of(rc) == COHORT_CLASS_NO_SPACE ? 0 : rc;

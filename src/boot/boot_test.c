@@ -1,6 +1,8 @@
 /* boot_test.c - opening and closing when requests fail, and recovery that is itself interrupted. */
 #include "boot/boot.h"
+#include "buf/buf.h"
 #include "dev/dev.h"
+#include "store/store.h"
 #include "wal/wal.h"
 #include "zt.h"
 
@@ -44,27 +46,20 @@ open_drive(struct zt *t, struct sim_drive *drive, bool create)
     return db;
 }
 
-static int
-try_put(struct db *db, unsigned i, unsigned version)
+static void
+put(struct zt *t, struct db *db, unsigned i, unsigned version)
 {
     uint32_t value[40];
     char key[16];
-    lsn_t lsn = 0;
+    lsn_t lsn;
     struct bt_op op = {.kind = BT_PUT, .value = {value, sizeof(value)}};
-    int rc = boot_poll(db);
 
     for (size_t k = 0; k < CH_ARRAY_LEN(value); k++)
         value[k] = i * 2654435761U + version;
     op.key = (struct bt_slice){key, (size_t)snprintf(key, sizeof(key), "%08u", i * 7919U % 10007U)};
-    if (rc == 0)
-        rc = bt_write(&db->main, &op, &lsn);
-    return rc == 0 ? wal_flush(db->wal, lsn) : rc;
-}
-
-static void
-put(struct zt *t, struct db *db, unsigned i, unsigned version)
-{
-    ZT_OK(t, try_put(db, i, version));
+    ZT_OK(t, boot_poll(db));
+    ZT_OK(t, bt_write(&db->main, &op, &lsn));
+    ZT_OK(t, wal_flush(db->wal, lsn));
 }
 
 static void
@@ -74,21 +69,15 @@ copy32(void *arg, const void *value, size_t bytes)
         memcpy(arg, value, 4);
 }
 
-static unsigned
-found_version(struct zt *t, struct db *db, unsigned i)
+static void
+expect(struct zt *t, struct db *db, unsigned i, unsigned version)
 {
     char key[16];
     uint32_t got = 0;
     size_t n = (size_t)snprintf(key, sizeof(key), "%08u", i * 7919U % 10007U);
 
     ZT_OK(t, bt_get(&db->main, (struct bt_slice){key, n}, copy32, &got));
-    return got - i * 2654435761U;
-}
-
-static void
-expect(struct zt *t, struct db *db, unsigned i, unsigned version)
-{
-    ZT_CHECK(t, found_version(t, db, i) == version);
+    ZT_CHECK(t, got == i * 2654435761U + version);
 }
 
 static struct sim_drive *
@@ -190,54 +179,195 @@ test_recovery_is_interrupted(struct zt *t)
     sim_drive_destroy(drive);
 }
 
+/* ---- a log too small for what cleaning has to say ---- */
+
+enum {
+    WIDE_PAIRS = 2400, /* a filler of nearly half a page, and a small key beside it */
+    WIDE_FLUSH = 64,   /* updates a log flush */
+};
+
+/* A checkpoint while every block that the system may take is held by somebody: each ticket keeps two against padding. */
+static int
+starved_checkpoint(struct db *db)
+{
+    struct wal_ticket hog[64] = {{0}};
+    unsigned n = 0;
+    int rc;
+
+    while (n < CH_ARRAY_LEN(hog) && wal_reserve(db->wal, WAL_SYSTEM, 16, &hog[n]) == 0)
+        n++;
+    rc = boot_checkpoint(db, false);
+    while (n > 0)
+        wal_release(db->wal, &hog[--n]);
+    return rc;
+}
+
+static int
+wide_put(struct db *db, unsigned i, bool filler, const void *value, size_t bytes)
+{
+    char key[16];
+    lsn_t lsn = 0;
+    struct bt_op op = {.kind = BT_PUT, .value = {value, bytes}};
+    uint64_t used;
+    uint64_t size;
+    int rc = 0;
+
+    wal_usage(db->wal, &used, &size);
+    if (used * 100 > size * 40)
+        rc = filler ? boot_checkpoint(db, false) : starved_checkpoint(db);
+    op.key =
+        (struct bt_slice){key, (size_t)snprintf(key, sizeof(key), "%06u%s", i, filler ? "" : "+")};
+    return rc != 0 ? rc : bt_write(&db->main, &op, &lsn);
+}
+
+static void
+wide_load(struct zt *t, struct db *db)
+{
+    uint8_t filler[1900];
+    uint32_t zero = 0;
+
+    for (unsigned i = 0; i < WIDE_PAIRS; i++) {
+        ch_prng_fill(&t->rng, filler, sizeof(filler));
+        ZT_OK(t, wide_put(db, i, true, filler, sizeof(filler)));
+        ZT_OK(t, wide_put(db, i, false, &zero, sizeof(zero)));
+    }
+    ZT_OK(t, boot_checkpoint(db, true));
+}
+
+/* Small updates all over until an error; acked = what a flush covered. */
+static void
+wide_update(struct zt *t, struct db *db, uint32_t *acked, uint32_t *tried)
+{
+    int rc = 0;
+
+    for (unsigned n = 1; rc == 0 && n < 30000; n++) {
+        unsigned i = (unsigned)zt_below(t, WIDE_PAIRS);
+        uint32_t next = tried[i] + 1;
+
+        tried[i] = next;
+        rc = wide_put(db, i, false, &next, sizeof(next));
+        if (rc == 0 && n % WIDE_FLUSH == 0)
+            rc = wal_flush(db->wal, wal_end(db->wal));
+        if (rc == 0 && n % WIDE_FLUSH == 0)
+            memcpy(acked, tried, WIDE_PAIRS * sizeof(*acked));
+    }
+}
+
+static void
+wide_compare(struct zt *t, struct db *db, const uint32_t *acked, const uint32_t *tried)
+{
+    for (unsigned i = 0; i < WIDE_PAIRS; i++) {
+        char key[16];
+        uint32_t got = 0;
+        size_t n = (size_t)snprintf(key, sizeof(key), "%06u+", i);
+
+        ZT_OK(t, bt_get(&db->main, (struct bt_slice){key, n}, copy32, &got));
+        ZT_CHECK(t, got >= acked[i] && got <= tried[i]);
+    }
+}
+
 /* Goal: when cleaning needs more log than there is, it goes on without records, the log is cut, nothing is lost (R11).
- * Method: a cache that holds all pages and a log of 256 KiB; small updates all over fill the users' share of the log
- * with dirty pages that all hold it back. Then a checkpoint, more of the same, a crash at a random write. */
+ * Method: a cache that holds all pages and a log of 256 KiB; small updates all over make dirty pages that hold it back;
+ * the room that checkpoints could use is held by tickets. The power goes at a random write. */
 static void
 test_log_too_small_for_cleaning(struct zt *t)
 {
-    enum { KEYS = 6000 };
     struct sim_drive *drive = NULL;
     struct dev_fault_plan plan = {0};
     struct cohort_options o;
     struct dev *dev = NULL;
     struct dev *fault = NULL;
     struct db *db = NULL;
-    unsigned *version = calloc(KEYS, sizeof(*version));
-    unsigned last = 0;
-    int rc = 0;
+    uint32_t *acked = calloc(WIDE_PAIRS, sizeof(*acked));
+    uint32_t *tried = calloc(WIDE_PAIRS, sizeof(*tried));
 
     small_options(t, &o);
     o.cache_bytes = 8 << 20;
-    ZT_CHECK(t, version != NULL);
+    ZT_CHECK(t, acked != NULL && tried != NULL);
     ZT_OK(t, sim_drive_create(drive_text(t), &drive));
     ZT_OK(t, dev_sim_open(drive, &dev));
     ZT_OK(t, dev_fault_open(dev, &plan, &fault));
     ZT_OK(t, boot_open(fault, &o, true, &db));
-    for (unsigned i = 0; i < KEYS; i++)
-        put(t, db, i, version[i] = 1);
-    ZT_OK(t, boot_checkpoint(db, true));
-    plan.stop_after_writes = 100 + zt_below(t, 2500);
+    wide_load(t, db);
+    plan.stop_after_writes = 20 + zt_below(t, 1500);
     dev_fault_set(fault, &plan);
-    for (unsigned n = 0; rc == 0 && n < 4000; n++) {
-        last = (unsigned)zt_below(t, KEYS);
-        rc = try_put(db, last, version[last] + 1);
-        if (rc == 0)
-            version[last]++;
-    }
+    wide_update(t, db, acked, tried);
     boot_kill(db);
     sim_drive_crash(drive, t->seed);
     ZT_OK(t, dev_sim_open(drive, &dev));
     ZT_OK(t, boot_open(dev, &o, false, &db));
-    for (unsigned i = 0; i < KEYS; i++) {
-        unsigned got = found_version(t, db, i);
-
-        ZT_CHECK(t, got == version[i] || (rc != 0 && i == last && got == version[i] + 1));
-    }
+    wide_compare(t, db, acked, tried);
     ZT_OK(t, boot_check(db, NULL, NULL, &(struct cohort_check_result){0}));
     ZT_OK(t, boot_close(db));
     sim_drive_destroy(drive);
-    free(version);
+    free(acked);
+    free(tried);
+}
+
+/* Goal: what was published without a record after a checkpoint began holds the log back beyond that checkpoint (R2). */
+static void
+test_unlogged_after_begin_holds_the_log(struct zt *t)
+{
+    struct wal_ticket hog[64] = {{0}};
+    struct sim_drive *drive = NULL;
+    struct db *db;
+    uint8_t filler[1900];
+    uint64_t round;
+    unsigned n = 0;
+
+    ZT_OK(t, sim_drive_create(drive_text(t), &drive));
+    db = open_drive(t, drive, true);
+    for (unsigned i = 0; i < 500; i++)
+        put(t, db, i, 1);
+    ZT_OK(t, boot_checkpoint(db, true));
+    ZT_CHECK(t, buf_oldest_dirty(db->buf) == CH_LSN_MAX);
+    round = store_checkpoint_begin(db->store);
+    for (unsigned i = 0; i < 12; i++) { /* new pages, or in place nothing would be published */
+        ch_prng_fill(&t->rng, filler, sizeof(filler));
+        ZT_OK(t, wide_put(db, i, true, filler, sizeof(filler)));
+    }
+    while (n < CH_ARRAY_LEN(hog) && wal_reserve(db->wal, WAL_SYSTEM, 16, &hog[n]) == 0)
+        n++;
+    ZT_OK(t, buf_clean_until(db->buf, CH_LSN_MAX));
+    while (n > 0)
+        wal_release(db->wal, &hog[--n]);
+    store_checkpoint_covers(db->store, round);
+    store_checkpoint_done(db->store, round);
+    ZT_OK(t, wal_flush_force(db->wal));
+    ZT_CHECK(t, buf_oldest_dirty(db->buf) != CH_LSN_MAX);
+    ZT_OK(t, boot_checkpoint(db, true));
+    ZT_CHECK(t, buf_oldest_dirty(db->buf) == CH_LSN_MAX);
+    ZT_OK(t, boot_close(db));
+    sim_drive_destroy(drive);
+}
+
+/* Goal: a file made for one capacity opens with another: what was fixed at creation stays. */
+static void
+test_other_capacity(struct zt *t)
+{
+    static const uint64_t sizes[] = {64 << 20, 0, 32 << 20, UINT64_C(1) << 30};
+    const char *dir = zt_tmpdir(t);
+    char path[512];
+
+    (void)snprintf(path, sizeof(path), "%s/db", dir);
+    for (size_t k = 0; k < CH_ARRAY_LEN(sizes); k++) {
+        struct cohort_options o;
+        struct dev *dev = NULL;
+        struct db *db = NULL;
+
+        small_options(t, &o);
+        o.zone_bytes = k == 0 ? 256 << 10 : 0;
+        o.max_bytes = sizes[k];
+        ZT_OK(t, dev_open(path, k == 0 ? DEV_CREATE : 0, sizes[k], &dev));
+        ZT_OK(t, boot_open(dev, &o, k == 0, &db));
+        for (unsigned i = 0; i < 300; i++) {
+            if (k > 0)
+                expect(t, db, i, (unsigned)k);
+            put(t, db, i, (unsigned)k + 1);
+        }
+        ZT_OK(t, boot_check(db, NULL, NULL, &(struct cohort_check_result){0}));
+        ZT_OK(t, boot_close(db));
+    }
 }
 
 /* Goal: a clean close leaves nothing to redo. */
@@ -267,6 +397,8 @@ main(int argc, char **argv)
         {"open_fails_at_every_request", test_open_fails_at_every_request, 5},
         {"recovery_is_interrupted", test_recovery_is_interrupted, 10},
         {"log_too_small_for_cleaning", test_log_too_small_for_cleaning, 20},
+        {"unlogged_after_begin_holds_the_log", test_unlogged_after_begin_holds_the_log, 5},
+        {"other_capacity", test_other_capacity, 5},
         {"clean_close", test_clean_close, 5},
     };
 

@@ -75,7 +75,7 @@ struct sim_drive {
     uint64_t seed;
     uint64_t unit_bytes;
     uint64_t generation;
-    bool untorn; /* blocks survive a cut whole */
+    bool untorn;             /* blocks survive a cut whole */
     struct sim_handle *open; /* the one that is alive */
     uint8_t *mem;            /* contents, or ... */
     int fd;                  /* ... the file of them, -1 */

@@ -37,8 +37,10 @@ struct meta_root {     /* in memory; FORMAT.md gives the bytes */
     uint64_t device_bytes;  /* at creation (not files) */
     uint64_t log_base, log_bytes;
     uint64_t zones_base, zone_bytes;
-    uint32_t zones;                 /* that exist */
-    uint32_t epoch;                 /* of the newest log blocks */
+    uint32_t zones; /* that exist */
+    uint32_t
+        inplace_zones; /* in place: zones that the layout was made for, fixed at creation; else 0 */
+    uint32_t epoch;    /* of the newest log blocks */
     uint32_t epoch_min;             /* lowest epoch that may stand at `cut` */
     lsn_t epoch_start;              /* R10: blocks from here on carry `epoch` */
     lsn_t cut;                      /* log is kept and read from here */

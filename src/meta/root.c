@@ -11,7 +11,7 @@
  *    88  4 lowest epoch at the cut         92  4 flags: 1 = closed cleanly
  *    96  8 epoch start   104  8 cut       112  8 map start           120  8 checkpoint
  *   128  8 map pages     136  8 zone-table pages  144  8 page-id high-water mark
- *   152  8 erase unit, 0 = unknown        160  4 extents             164  4 zero
+ *   152  8 erase unit, 0 = unknown        160  4 extents             164  4 in-place zones
  *   168  8 digest of the map array        176  8 digest of the zone-table array
  *   184 72 zeroes        256  8 each extent: 4 zone, 1 array, 3 zeroes           rest zeroes
  * Version, magic and CRC stand where they stand in every version to come.
@@ -60,8 +60,9 @@ static const struct field fields64[] = {
     FIELD(176, digest[1]),
 };
 static const struct field fields32[] = {
-    FIELD(4, format_version), FIELD(32, preset),    FIELD(36, codec),         FIELD(80, zones),
-    FIELD(84, epoch),         FIELD(88, epoch_min), FIELD(160, extent_count),
+    FIELD(4, format_version), FIELD(32, preset),         FIELD(36, codec),
+    FIELD(80, zones),         FIELD(84, epoch),          FIELD(88, epoch_min),
+    FIELD(160, extent_count), FIELD(164, inplace_zones),
 };
 
 void

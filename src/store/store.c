@@ -268,8 +268,8 @@ store_checkpoint_done(struct store *s, uint64_t round)
         return;
     zone_settle(s->zones, STORE_UNLOGGED, STORE_UNLOGGED + round, wal_end(s->wal));
     /* Nothing later was published without a record: no more to look for. */
-    (void)atomic_compare_exchange_strong_explicit(&s->unlogged_round, &round, 0, memory_order_acq_rel,
-                                                  memory_order_relaxed);
+    (void)atomic_compare_exchange_strong_explicit(&s->unlogged_round, &round, 0,
+                                                  memory_order_acq_rel, memory_order_relaxed);
 }
 
 lsn_t

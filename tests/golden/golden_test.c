@@ -735,7 +735,7 @@ static void
 test_hostile(struct zt *t)
 {
     const struct example *e = &examples[zt_below(t, CH_ARRAY_LEN(examples))];
-    uint8_t good[EXAMPLE_MAX], got[EXAMPLE_MAX];
+    uint8_t good[EXAMPLE_MAX], got[EXAMPLE_MAX] = {0};
     size_t n, size = 0;
 
     free(example_dump(t, e, good, &n));
