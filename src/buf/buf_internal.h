@@ -145,6 +145,7 @@ struct buf {
     struct rt_mutex settle_lock; /* rank FREE, order 1; also the error's text */
     struct buf_settle settle[BUF_SETTLE];
     unsigned settle_count;
+    uint64_t full_since_ns; /* of the EFULL that stands; under settle_lock */
     _Atomic int error;    /* release after the text, acquire by buf_error() */
     char error_text[256]; /* as long as a cohort_error's */
 

@@ -45,6 +45,7 @@ enum {
 #define CLEANER_IDLE_NS    UINT64_C(50000000)
 #define CLEANER_RETRY_NS   UINT64_C(20000000)
 #define CLEANER_HELP_NS    UINT64_C(2000000)
+#define CLEANER_FULL_NS  UINT64_C(2000000000)
 #define CLEANER_LATCHED_NS UINT64_C(20000)
 
 int
@@ -85,6 +86,7 @@ cleaner_error(struct buf *b)
 static void
 cleaner_failed(struct buf *b, int rc)
 {
+    bool lasting;
     int old;
 
     rt_lock(&b->settle_lock);
@@ -93,8 +95,13 @@ cleaner_failed(struct buf *b, int rc)
         (void)snprintf(b->error_text, sizeof(b->error_text), "%s", ch_last_error()->text);
         atomic_store_explicit(&b->error, rc, memory_order_release);
     }
+    if (old == 0)
+        b->full_since_ns = rt_now_ns();
+    lasting = rt_now_ns() - b->full_since_ns > CLEANER_FULL_NS;
     rt_unlock(&b->settle_lock);
-    if (rc == COHORT_EFULL && old == 0)
+    /* Zones may only be waiting for a flush, a reader or a checkpoint: whoever waits for log room is turned away not
+     * before that has had its time. */
+    if (rc == COHORT_EFULL && lasting)
         wal_set_full(b->wal, true);
     frame_announce(b);
 }

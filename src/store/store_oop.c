@@ -27,7 +27,8 @@
 #include "page/page.h"
 
 enum {
-    ROOM_PERCENT = 97, /* of the zones that data may have, at most filled */
+    ROOM_PERCENT = 97,        /* of the zones that data may have, at most filled */
+    ROOM_PERCENT_PACKED = 92, /* with packing: what it loses is a running mean, and GC need not find the same again */
 };
 
 /* ---- growing and backing ---- */
@@ -329,7 +330,8 @@ oop_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
     /* As many slots as the live images would take; and the fullest zones must be worth collecting. */
     uint64_t live = zone_live_total(s->zones) / 1000 * ch_max_u64(permille, 1000);
 
-    return live + (dirty_new + new_pages) * CH_SLOT_BYTES + batch <= usable / 100 * ROOM_PERCENT;
+    return live + (dirty_new + new_pages) * CH_SLOT_BYTES + batch <=
+           usable / 100 * (s->cfg.codec == PACK_NONE ? ROOM_PERCENT : ROOM_PERCENT_PACKED);
 }
 
 static int
