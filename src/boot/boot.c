@@ -242,6 +242,7 @@ step_store(struct db *db)
         .space_target = (unsigned)db->opts.space_target,
         .growable = caps->growable,
         .discard = db->opts.discard != 0,
+        .device_spare = (unsigned)db->opts.device_spare,
     };
     int rc;
 

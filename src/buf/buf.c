@@ -590,8 +590,10 @@ buf_memory(const struct buf *b)
 {
     size_t segments = atomic_load_explicit(&b->segments_used, memory_order_relaxed);
 
+    /* Of the array of segments only the part in use has ever been touched: ids are given out from the lowest on. */
     return sizeof(*b) + b->frame_count * (sizeof(*b->frames) + sizeof(*b->free_stack)) +
-           b->segment_count * sizeof(*b->segments) +
+           ch_min_u64(b->segment_count * sizeof(*b->segments),
+                      ch_round_up(segments * sizeof(*b->segments), CH_PAGE_BYTES)) +
            segments * BUF_SEGMENT_PAGES * sizeof(struct page_entry) +
            (size_t)b->batch_pages * CH_PAGE_BYTES;
 }

@@ -8,7 +8,7 @@
 #include "store/store.h"
 
 enum {
-    BUF_SEGMENT_PAGES = 1 << 16, /* page-table entries per segment: 1 MiB */
+    BUF_SEGMENT_PAGES = 1 << 12, /* page-table entries per segment: 64 KiB */
     BUF_STRIPES = 64,
     BUF_STRIPE_FRAMES = 64, /* consecutive frames under one lock */
     BUF_FRAMES_MIN = 16,
@@ -146,8 +146,8 @@ struct buf {
     struct buf_settle settle[BUF_SETTLE];
     unsigned settle_count;
     uint64_t full_since_ns; /* of the EFULL that stands; under settle_lock */
-    _Atomic int error;    /* release after the text, acquire by buf_error() */
-    char error_text[256]; /* as long as a cohort_error's */
+    _Atomic int error;      /* release after the text, acquire by buf_error() */
+    char error_text[256];   /* as long as a cohort_error's */
 
     struct cleaner cleaner;
     struct rt_thread thread;

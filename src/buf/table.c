@@ -1,7 +1,7 @@
 /* table.c - the page table and the memory of the frames.
  *
  * The table has 16 bytes for each page id: latch word and frame number. It is cut into segments of
- * 64 Ki ids, made when an id of theirs is first asked for and kept until the cache is destroyed: so an
+ * 4 Ki ids, made when an id of theirs is first asked for and kept until the cache is destroyed: so an
  * entry's address is good for ever, and a latch word survives the eviction of its page (the version must).
  *
  * Frames are one mapping, aligned to 2 MiB and offered to transparent huge pages; the kernel gives memory

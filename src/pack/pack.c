@@ -279,7 +279,7 @@ bin_best(struct packer *p, unsigned need)
             p->room_set[w] &= ~(UINT64_C(1) << (room % 64));
         return bin;
     }
-    CH_ASSERT(p->bin_count < p->max_items);
+    CH_ASSERT(p->bin_count < CH_BATCH_MAX);
     p->bins[p->bin_count] = (struct bin){0};
     return p->bin_count++;
 }
@@ -412,13 +412,17 @@ void
 pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry,
            struct pack_plan *plan)
 {
-    CH_ASSERT(n <= p->max_items);
+    CH_ASSERT(n <= CH_BATCH_MAX);
     *plan = (struct pack_plan){.slots = p->slots};
     p->arena_used = 0;
     for (unsigned i = 0; i < n; i++)
         item_prepare(p, &items[i], &p->src[i]);
     items_fit(p, items, n);
     plan->slot_count = bins_choose(p, n, carry);
+    if (plan->slot_count > p->max_items) { /* many stored images: the caller's to copy as they stand */
+        plan->slots = NULL;
+        return;
+    }
     for (unsigned i = 0; i < n; i++)
         item_emit(p, &items[i], i, plan);
     for (unsigned i = 0; i < p->bin_count; i++) {

@@ -53,21 +53,22 @@ struct pack_item {
 
 struct pack_plan {
     uint8_t
-        *slots; /* slot_count x 4096, aligned; owned by the packer, valid until its next build */
+        *slots; /* slot_count x 4096, aligned; owned by the packer, valid until its next build; NULL: too many */
     uint32_t slot_count;
     uint64_t image_total; /* sum of item.bytes over stored items */
     uint32_t stored;      /* items not carried */
 };
 
 struct packer;
-/* level: zstd only. max_items <= CH_BATCH_MAX. ENOMEM. */
+/* level: zstd only. max_items <= CH_BATCH_MAX: most pages to encode, and most slots, of one plan. ENOMEM. */
 CH_NODISCARD int packer_create(enum pack_codec codec, int level, unsigned max_items,
                                struct packer **out);
 void packer_destroy(struct packer *p);
 size_t packer_memory(const struct packer *p);
 /* Encodes and packs n items, best fit decreasing. With `carry`, items of slots filled less than
  * 3/4 are left out (carried), but never all of them: at least half of the items are stored, so that
- * batches make progress. Can't fail: a page that a codec refuses is stored raw. */
+ * batches make progress. Can't fail: a page that a codec refuses is stored raw. n <= CH_BATCH_MAX, of which at most
+ * max_items have `page`; where more than max_items slots come out, nothing is built: slots NULL, slot_count as needed. */
 void pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry,
                 struct pack_plan *plan);
 /* Decodes the image at offset/bytes of `slot` into page[4096] and checks everything: header, id, CRC, length,

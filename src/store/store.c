@@ -472,6 +472,7 @@ store_census(struct store *s)
                (s->flags[z] & STORE_ZONE_BAD) != 0;
     }
     atomic_store_explicit(&s->zones_out, out, memory_order_relaxed);
+    gc_census_trim(s);
 }
 
 int
@@ -556,15 +557,13 @@ create_buffers(struct store *s)
     if (s->flags == NULL)
         return CH_FAIL(COHORT_ENOMEM, "flags of %u zones", s->cfg.zones_max);
     if (s->cfg.kind == STORE_INPLACE) {
-        s->ip.buf = ch_alloc_aligned((size_t)(1 + CH_BATCH_MAX) * CH_PAGE_BYTES);
+        s->ip.buf = ch_alloc_aligned((size_t)(1 + s->cfg.batch_pages) * CH_PAGE_BYTES);
         return s->ip.buf != NULL ? 0 : CH_FAIL(COHORT_ENOMEM, "double-write buffer");
     }
-    s->gc.buf = ch_alloc_aligned((size_t)STORE_GC_SLOTS * CH_SLOT_BYTES);
+    s->gc.buf = ch_alloc_aligned((size_t)s->chunk_slots * CH_SLOT_BYTES);
     if (s->gc.buf == NULL)
         return CH_FAIL(COHORT_ENOMEM, "buffers of garbage collection");
-    rc = packer_create(s->cfg.codec, s->cfg.codec_level, s->cfg.batch_pages, &s->packer);
-    if (rc == 0)
-        rc = packer_create(s->cfg.codec, s->cfg.codec_level, CH_BATCH_MAX, &s->gc_packer);
+    rc = packer_create(s->cfg.codec, s->cfg.codec_level, s->chunk_slots, &s->packer);
     if (rc == 0)
         rc = create_readers(s);
     return rc;
@@ -613,6 +612,7 @@ store_create(const struct store_config *cfg, struct store **out)
     s->cfg = *cfg;
     s->ops = cfg->kind == STORE_INPLACE ? &store_inplace_ops : &store_oop_ops;
     s->zone_slots = (uint32_t)(cfg->zone_bytes / CH_SLOT_BYTES);
+    s->chunk_slots = (uint32_t)ch_clamp_u64(cfg->batch_pages, STORE_GC_SLOTS_MIN, CH_BATCH_MAX);
     s->reserve = choose_reserve(cfg);
     /* So much that one batch finds its zones without waiting, however small they are. */
     s->gc_low = s->reserve + 1 + (uint32_t)ch_div_up(cfg->batch_pages, s->zone_slots);
@@ -644,7 +644,6 @@ store_destroy(struct store *s)
     for (unsigned i = 0; i < STORE_READERS; i++)
         packer_destroy(s->readers[i]);
     packer_destroy(s->packer);
-    packer_destroy(s->gc_packer);
     ch_free_aligned(s->gc.buf);
     ch_free_aligned(s->ip.buf);
     free(s->flags);
@@ -668,9 +667,8 @@ store_memory(const struct store *s)
     for (unsigned i = 0; i < STORE_READERS; i++)
         n += s->readers[i] != NULL ? packer_memory(s->readers[i]) : 0;
     if (s->cfg.kind == STORE_INPLACE)
-        return n + (size_t)(1 + CH_BATCH_MAX) * CH_PAGE_BYTES;
-    return n + packer_memory(s->packer) + packer_memory(s->gc_packer) +
-           (size_t)STORE_GC_SLOTS * CH_SLOT_BYTES;
+        return n + (size_t)(1 + s->cfg.batch_pages) * CH_PAGE_BYTES;
+    return n + packer_memory(s->packer) + (size_t)s->chunk_slots * CH_SLOT_BYTES;
 }
 
 struct map *

@@ -39,6 +39,7 @@ struct store_config {
     unsigned batch_pages;  /* most pages per store_write, <= CH_BATCH_MAX */
     unsigned space_target; /* percent; growable devices */
     bool growable, discard;
+    unsigned device_spare; /* percent; 0 = no zone is kept discarded for the drive's sake (gc.c) */
     uint32_t
         inplace_first_zone; /* in place: home slot of page id p = first slot of this zone + p */
 };

@@ -16,9 +16,10 @@ enum {
     STORE_RECORD_BYTES = STORE_RECORD_HEADER + STORE_RECORD_ENTRY * CH_BATCH_MAX,
     STORE_READ_MANY = 64,     /* most pages of one store_read_many() */
     STORE_READERS = 16,       /* decompression contexts; a 17th reader at once does without */
-    STORE_GC_SLOTS = 256,     /* GC read buffer: 1 MiB */
+    STORE_GC_SLOTS_MIN = 16,  /* GC's chunk, in slots, is the batch of user writes but no less */
     STORE_GC_READ_SLOTS = 64, /* one GC read request: 256 KiB */
     STORE_OPEN_ZONES = ZONE_STREAMS,
+    STORE_CENSUS_WRITES = 128,
     STORE_ZONE_BACKED = 1, /* growable: the zone's blocks are allocated */
     STORE_ZONE_BAD = 2,    /* a write to it failed: RETIRED once it is empty */
 };
@@ -38,6 +39,7 @@ struct store_ops {
 struct store_writing {
     struct pack_item items[CH_BATCH_MAX];
     struct dev_req reqs[CH_BATCH_MAX];
+    unsigned writes; /* for the census */
     uint64_t slot_no[CH_BATCH_MAX]; /* plan slot -> device slot */
     uint32_t used[CH_BATCH_MAX];    /* plan slot -> image bytes */
 };
@@ -47,7 +49,7 @@ struct store_gc {
     zone_id victim;                /* CH_ZONE_NONE = none; state COLLECT */
     uint32_t next, end;            /* slots [next, end) of the victim are still to be moved */
     uint32_t buf_first, buf_count; /* slots of the victim in buf */
-    uint8_t *buf;                  /* STORE_GC_SLOTS slots */
+    uint8_t *buf;                  /* s->chunk_slots slots */
     uint32_t written;              /* slots written for this victim */
     uint32_t damaged;              /* live images of this victim that failed their check */
     unsigned barren;               /* victims in a row that gained next to nothing */
@@ -81,8 +83,8 @@ struct store {
     uint8_t *flags; /* per zone, STORE_ZONE_*; guarded by lock */
 
     struct rt_mutex lock;     /* rank GC: store_write and gc steps, one at a time */
-    struct packer *packer;    /* user writes; guarded by lock */
-    struct packer *gc_packer; /* guarded by lock */
+    struct packer *packer; /* user writes and GC; guarded by lock */
+    uint32_t chunk_slots;  /* most slots of a plan, and of one GC read */
     struct store_writing w;
     struct store_gc gc;
     struct store_inplace ip;
@@ -91,6 +93,7 @@ struct store {
     _Atomic uint32_t readers_free;         /* bit i: readers[i] is free; acquire with release */
 
     /* Hints for admission, renewed by store_census() and oop_store(); relaxed, partner: store_has_room, wanted. */
+    _Atomic uint32_t trim_zones; /* free zones kept for the drive's sake (gc.c, G5) */
     _Atomic uint32_t zones_out; /* META, RETIRED and bad ones */
     _Atomic uint32_t
         slot_permille;          /* slot bytes per 1000 image bytes: what packing loses, lately */
@@ -167,6 +170,8 @@ uint64_t oop_zones_used(const struct store *s);
 CH_NODISCARD int gc_reset_dead(struct store *s, bool urgent, bool *did);
 /* Whether a victim should be moved now. */
 bool gc_wants_victim(const struct store *s);
+/* Renews how many zones are kept discarded (G5). */
+void gc_census_trim(struct store *s);
 /* Moves one chunk of a victim. */
 CH_NODISCARD int gc_move_step(struct store *s, bool urgent, struct wal_ticket *t, bool *did);
 

@@ -291,6 +291,8 @@ oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
     unsigned spans = 0;
     int rc;
 
+    if (s->w.writes++ % STORE_CENSUS_WRITES == 0)
+        store_census(s);
     fill_items(s, pages, n);
     pack_build(s->packer, s->w.items, n, carry, &plan);
     rc = oop_store(s, ZONE_STREAM_USER, CH_USER, &plan, n, out->spans, &spans);
