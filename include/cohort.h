@@ -125,7 +125,8 @@ COHORT_API void cohort_options_print(const struct cohort_options *o, FILE *out);
 typedef struct cohort_db cohort_db;
 
 /* Opens, and recovers after a crash, the database that `where` names: a directory (its file is
- * `cohort.db`), a block device, or a "sim:" URI (docs/ARCHITECTURE.md). `o` NULL = defaults.
+ * `cohort.db`), a block device, or a "sim:" URI (docs/ARCHITECTURE.md). "trace:FILE,NAME" opens
+ * NAME and writes a trace of what reaches the device to FILE (docs/FORMAT.md). `o` NULL = defaults.
  * Errors: ENODB, EXISTS (create=must), EMAGIC, EVERSION, EMISMATCH, EBUSY, EOPTION, EFULL, ENOMEM,
  * EIO, and the CORRUPT class with the damaged region named. On error *db is untouched. */
 COHORT_API int cohort_open(const char *where, const struct cohort_options *o, cohort_db **db);

@@ -51,6 +51,50 @@ is_sim(const char *where)
     return strncmp(where, "sim:", 4) == 0;
 }
 
+/* "trace:FILE,NAME": opens NAME and writes a trace of what reaches the device to FILE. *file is owned, NULL without. */
+static int
+split_trace(const char **where, char **file)
+{
+    static const char prefix[] = "trace:";
+    const char *name = *where + sizeof(prefix) - 1;
+    const char *comma;
+
+    if (strncmp(*where, prefix, sizeof(prefix) - 1) != 0)
+        return 0;
+    comma = strchr(name, ',');
+    if (comma == NULL || comma == name || comma[1] == '\0')
+        return CH_FAIL(COHORT_EINVAL, "%s: not of the form trace:FILE,NAME", *where);
+    *file = strndup(name, (size_t)(comma - name));
+    if (*file == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "path");
+    *where = comma + 1;
+    return 0;
+}
+
+static int
+open_device(const char *path, const struct cohort_options *o, const char *trace, struct dev **out)
+{
+    struct dev *dev = NULL;
+    unsigned flags = o->create != COHORT_CREATE_NO ? DEV_CREATE : 0;
+    int rc;
+
+    if (o->direct_io == COHORT_DIRECT_IO_ON)
+        flags |= DEV_DIRECT;
+    if (o->direct_io == COHORT_DIRECT_IO_OFF)
+        flags |= DEV_BUFFERED;
+    rc = dev_open(path, flags, o->max_bytes, &dev);
+    if (rc != 0)
+        return rc;
+    if (trace == NULL) {
+        *out = dev;
+        return 0;
+    }
+    rc = dev_trace_open(dev, trace, out);
+    if (rc != 0)
+        dev_close(dev);
+    return rc;
+}
+
 /* Turns what the user named into what dev_open() takes: a directory becomes its file. `*made`: the directory was missing
  * and has been made. */
 static int
@@ -117,7 +161,7 @@ cohort_open(const char *where, const struct cohort_options *o, cohort_db **out)
     struct cohort_db *db = NULL;
     struct dev *dev = NULL;
     char *path = NULL;
-    unsigned flags = 0;
+    char *trace = NULL;
     bool create;
     int rc;
 
@@ -131,18 +175,13 @@ cohort_open(const char *where, const struct cohort_options *o, cohort_db **out)
         opts = *o;
     }
     rc = ch_options_check(&opts);
+    if (rc == 0)
+        rc = split_trace(&where, &trace);
     if (rc != 0)
         return rc;
     rc = resolve(where, opts.create != COHORT_CREATE_NO, &path);
-    if (rc != 0)
-        goto out;
-    if (opts.create != COHORT_CREATE_NO)
-        flags |= DEV_CREATE;
-    if (opts.direct_io == COHORT_DIRECT_IO_ON)
-        flags |= DEV_DIRECT;
-    if (opts.direct_io == COHORT_DIRECT_IO_OFF)
-        flags |= DEV_BUFFERED;
-    rc = dev_open(path, flags, opts.max_bytes, &dev);
+    if (rc == 0)
+        rc = open_device(path, &opts, trace, &dev);
     if (rc != 0)
         goto out;
     rc = decide_create(dev, &opts, &create);
@@ -163,6 +202,7 @@ out:
     free(db);
     dev_close(dev);
     free(path);
+    free(trace);
     return rc;
 }
 

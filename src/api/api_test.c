@@ -558,6 +558,40 @@ test_failed_log(struct zt *t)
     cohort_value_free(&v);
 }
 
+/* Goal: a traced database works as any other, and its trace has as many write bytes as were counted. */
+static void
+test_trace(struct zt *t)
+{
+    struct cohort_options o;
+    struct cohort_stats s = {.struct_bytes = sizeof(s)};
+    cohort_db *db = NULL;
+    char name[700];
+    char file[600];
+    uint8_t rec[32];
+    uint64_t bytes = 0;
+    FILE *f;
+
+    small_options(t, &o, "oop+pack");
+    ZT_STATUS(t, cohort_open("trace:", &o, &db), COHORT_EINVAL);
+    ZT_STATUS(t, cohort_open("trace:x,", &o, &db), COHORT_EINVAL);
+    (void)snprintf(file, sizeof(file), "%s/trace", zt_tmpdir(t));
+    (void)snprintf(name, sizeof(name), "trace:%s,sim:generic,bytes=16M,superblock=256K", file);
+    ZT_OK(t, cohort_open(name, &o, &db));
+    for (unsigned i = 0; i < 500; i++)
+        ZT_OK(t, cohort_put(db, &i, sizeof(i), file, 100));
+    ZT_OK(t, cohort_checkpoint(db));
+    ZT_OK(t, cohort_stats(db, &s));
+    ZT_OK(t, cohort_close(db));
+    f = fopen(file, "rb");
+    ZT_CHECK(t, f != NULL && fread(rec, sizeof(rec), 1, f) == 1 && memcmp(rec, "COHTRACE", 8) == 0);
+    while (fread(rec, sizeof(rec), 1, f) == 1)
+        if (rec[20] == DEV_WRITE)
+            bytes += ch_get32(rec + 16);
+    ZT_CHECK(t, fclose(f) == 0);
+    ZT_CHECK(t, bytes >= s.host_bytes &&
+                    bytes < s.host_bytes + (1 << 20)); /* closing writes some more */
+}
+
 static void
 test_stats_add_up(struct zt *t)
 {
@@ -599,6 +633,7 @@ main(int argc, char **argv)
         {"flips", test_flips, 100},
         {"full", test_full, 5},
         {"failed_log", test_failed_log, 20},
+        {"trace", test_trace, 1},
         {"stats_add_up", test_stats_add_up, 5},
     };
 

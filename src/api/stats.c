@@ -65,7 +65,8 @@ fill_memory(struct db *db, struct cohort_stats *s)
     s->cache_hits = b.hits;
     s->cache_misses = b.misses;
     s->cache_bytes = buf_frame_bytes(db->buf);
-    s->metadata_bytes = buf_memory(db->buf) + store_memory(db->store) + wal_memory(db->wal);
+    s->metadata_bytes =
+        boot_memory(db) + buf_memory(db->buf) + store_memory(db->store) + wal_memory(db->wal);
     for (int i = 0; i < META_ARRAYS; i++)
         s->metadata_bytes += meta_array_memory(db->arrays[i]);
     wal_counts(db->wal, &w);
