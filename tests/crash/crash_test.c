@@ -21,7 +21,7 @@
 
 enum {
     KEYS = 300,
-    OPS = 1500,
+    OPS = 2000,
     VALUE_MAX = 900,
     GROUP = 4, /* keys per batch */
 };
