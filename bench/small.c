@@ -231,6 +231,7 @@ enum {
 struct space_peak {
     uint64_t file_bytes, live_bytes, log_bytes, data_bytes;
     double worst, last, zones, zones_worst;
+    double gc; /* bytes that GC moved for each byte of user images, over all overwrites */
 };
 
 static int
@@ -268,12 +269,14 @@ report_space(const struct bench *b, const struct space_peak *p, uint64_t rounds)
     int rc;
 
     if (!b->c.t->json) {
-        printf("after %llu overwrites: file %.1f MiB on disk, log %.1f, data %.1f, live %.1f MiB\n"
-               "data / live %.3f, worst %.3f; zones beyond %.2f x live %.1f, worst %.1f\n",
-               (unsigned long long)rounds, (double)p->file_bytes / 1048576.0,
-               (double)p->log_bytes / 1048576.0, (double)p->data_bytes / 1048576.0,
-               (double)p->live_bytes / 1048576.0, p->last, p->worst,
-               (double)b->options.space_target / 100.0, p->zones, p->zones_worst);
+        printf(
+            "after %llu overwrites: file %.1f MiB on disk, log %.1f, data %.1f, live %.1f MiB\n"
+            "data / live %.3f, worst %.3f; zones beyond %.2f x live %.1f, worst %.1f; GC bytes a "
+            "user byte %.2f\n",
+            (unsigned long long)rounds, (double)p->file_bytes / 1048576.0,
+            (double)p->log_bytes / 1048576.0, (double)p->data_bytes / 1048576.0,
+            (double)p->live_bytes / 1048576.0, p->last, p->worst,
+            (double)b->options.space_target / 100.0, p->zones, p->zones_worst, p->gc);
         return tool_flush();
     }
     o = json_object_new_object();
@@ -302,6 +305,8 @@ report_space(const struct bench *b, const struct space_peak *p, uint64_t rounds)
         rc = report_real(o, "zones_beyond_target", p->zones);
     if (rc == 0)
         rc = report_real(o, "zones_beyond_target_max", p->zones_worst);
+    if (rc == 0)
+        rc = report_real(o, "gc_bytes_per_user_byte", p->gc);
     if (rc != 0) {
         json_object_put(o);
         return rc;
@@ -317,6 +322,7 @@ bench_space(struct tool *t, int argc, char **argv)
     struct bench b = {0};
     struct space_peak peak = {0};
     uint64_t rounds = 20;
+    uint64_t user = 0, gc = 0;
     const struct arg extra[] = {
         {"overwrites", 0, ARG_U64, &rounds, NULL, "How often the data is overwritten (20)."},
     };
@@ -342,8 +348,11 @@ bench_space(struct tool *t, int argc, char **argv)
         rc = bench_run(&b, &r); /* ends with a checkpoint */
         if (rc == 0)
             rc = space_look(&b, &peak);
+        user += r.window.bytes[CH_USER];
+        gc += r.window.bytes[CH_GC];
         bench_result_fini(&r);
     }
+    peak.gc = (double)gc / (double)ch_max_u64(user, 1);
     if (rc == 0)
         rc = report_space(&b, &peak, rounds);
     return bench_fini(&b, rc);

@@ -30,11 +30,15 @@ cmd_bench(struct tool *t, int argc, char **argv)
         list_benches(stdout);
         return tool_flush();
     }
-    for (size_t i = 0; argc > 1 && i < CH_ARRAY_LEN(benches); i++)
-        if (strcmp(benches[i].name, argv[1]) == 0)
-            return benches[i].run(t, argc - 1, argv + 1);
-    return CH_FAIL(COHORT_EINVAL, "no bench '%s'; see `cohort bench --help`",
-                   argc > 1 ? argv[1] : "");
+    if (argc < 2)
+        return CH_FAIL(COHORT_EINVAL, "which one? see `cohort bench --help`");
+    for (size_t i = 0; i < CH_ARRAY_LEN(benches); i++) {
+        if (strcmp(benches[i].name, argv[1]) != 0)
+            continue;
+        t->bench = &benches[i];
+        return benches[i].run(t, argc - 1, argv + 1);
+    }
+    return CH_FAIL(COHORT_EINVAL, "no bench '%s'; see `cohort bench --help`", argv[1]);
 }
 
 /* The load as a run of its own: everything since the database was opened. */

@@ -39,7 +39,8 @@ cmd_create(struct tool *t, int argc, char **argv)
             rc = tool_json_print(json_object_get(o), stdout);
         json_object_put(o);
     } else if (!t->quiet) {
-        printf("created %s: preset %s, codec %s\n", t->where, preset, codec);
+        printf("created %s: preset %s, codec %s%s\n", t->where, preset, codec,
+               tool_is_volatile(t->where) ? "; in memory, gone when this command ends" : "");
     }
     return tool_close(db, rc);
 }

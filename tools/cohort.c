@@ -45,26 +45,49 @@ find_command(const char *name)
     return NULL;
 }
 
+static int
+list_commands(const struct tool *t)
+{
+    int rc = 0;
+
+    if (!t->json)
+        print_commands(stdout);
+    for (size_t i = 0; t->json && i < tool_command_count && rc == 0; i++) {
+        struct json_object *o = json_object_new_object();
+
+        rc = o == NULL ? CH_FAIL(COHORT_ENOMEM, "JSON")
+                       : report_text(o, "command", tool_commands[i].name);
+        if (rc == 0)
+            rc = report_text(o, "arguments", tool_commands[i].usage);
+        if (rc == 0)
+            rc = report_text(o, "meaning", tool_commands[i].brief);
+        if (rc == 0)
+            rc = tool_json_print(json_object_get(o), stdout);
+        json_object_put(o);
+    }
+    return rc != 0 ? rc : tool_flush();
+}
+
 int
 cmd_help(struct tool *t, int argc, char **argv)
 {
     char help[] = "--help";
     char *words[] = {NULL, help, NULL};
     const struct tool_command *c;
+    char **pos = NULL;
+    int n = 0, rc;
 
-    if (argc < 2) {
-        print_commands(stdout);
-        return tool_flush();
-    }
-    c = find_command(argv[1]);
+    rc = tool_args(t, argc, argv, NULL, 0, 0, 1, &pos, &n);
+    t->where = NULL;
+    if (rc != 0 || t->help)
+        return rc;
+    if (n == 0)
+        return list_commands(t);
+    c = find_command(pos[0]);
     if (c == NULL)
-        return CH_FAIL(COHORT_EINVAL, "no command '%s'; see `cohort help`", argv[1]);
-    if (c->run == cmd_help) {
-        print_commands(stdout);
-        return tool_flush();
-    }
+        return CH_FAIL(COHORT_EINVAL, "no command '%s'; see `cohort help`", pos[0]);
     t->command = c->name;
-    words[0] = argv[1];
+    words[0] = pos[0];
     return c->run(t, 2, words);
 }
 
@@ -89,6 +112,17 @@ cmd_version(struct tool *t, int argc, char **argv)
     return tool_json_print(o, stdout);
 }
 
+/* What the system said to a failed call, where the text leaves it out. Elsewhere errno is of some
+ * other call. */
+static void
+print_cause(const struct cohort_error *e)
+{
+    const char *cause = strerror(e->sys_errno);
+
+    if (e->code == COHORT_EIO && e->sys_errno != 0 && strstr(e->text, cause) == NULL)
+        fprintf(stderr, ": %s", cause);
+}
+
 /* One line, whatever the text holds. */
 static void
 print_failure(const struct tool *t, int rc)
@@ -104,6 +138,7 @@ print_failure(const struct tool *t, int rc)
     if (e->code == rc && e->text[0] != '\0') {
         fputs(": ", stderr);
         tool_print_bytes(stderr, e->text, strlen(e->text), false);
+        print_cause(e);
     }
     fputc('\n', stderr);
 }
@@ -129,6 +164,8 @@ main(int argc, char **argv)
     cohort_options_init(&t.options);
     /* A reader that leaves is an error of our write, reported as any other. */
     signal(SIGPIPE, SIG_IGN);
+    /* So is a file that ulimit -f does not let grow: "no space left" rather than death. */
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_commands(stderr);
         return EXIT_FAILURE;

@@ -28,20 +28,26 @@ tool_common(struct tool *t, struct arg *args)
     memcpy(args, common, sizeof(common));
 }
 
+/* The command that runs. */
 static const struct tool_command *
-tool_find(const char *name)
+tool_self(const struct tool *t)
 {
-    for (size_t i = 0; i < tool_command_count; i++)
-        if (strcmp(tool_commands[i].name, name) == 0)
-            return &tool_commands[i];
-    return NULL;
+    const struct tool_command *c = t->bench;
+
+    for (size_t i = 0; i < tool_command_count && c == NULL; i++)
+        if (strcmp(tool_commands[i].name, t->command) == 0)
+            c = &tool_commands[i];
+    CH_ASSERT(c != NULL); /* commands name themselves */
+    return c;
 }
 
 void
-tool_help(const struct tool_command *c, const struct arg *own, size_t n, FILE *out)
+tool_help(const struct tool *t, const struct arg *own, size_t n, FILE *out)
 {
-    CH_ASSERT(c != NULL); /* commands name themselves */
-    fprintf(out, "usage: cohort %s %s\n%s\n", c->name, c->usage, c->brief);
+    const struct tool_command *c = tool_self(t);
+
+    fprintf(out, "usage: cohort %s%s%s%s [OPTION]...\n%s\n", t->bench != NULL ? "bench " : "",
+            c->name, c->usage[0] != '\0' ? " " : "", c->usage, c->brief);
     args_help(own, n, out);
 }
 
@@ -50,6 +56,7 @@ tool_args(struct tool *t, int argc, char **argv, const struct arg *own, size_t n
           char ***pos, int *count)
 {
     struct arg args[ARGS_MAX];
+    const char *usage = tool_self(t)->usage;
     int first = 0, rc;
 
     CH_ASSERT(n + TOOL_COMMON <= ARGS_MAX);
@@ -60,17 +67,19 @@ tool_args(struct tool *t, int argc, char **argv, const struct arg *own, size_t n
     if (rc != 0)
         return rc;
     if (t->help) {
-        tool_help(tool_find(t->command), args, n + TOOL_COMMON, stdout);
+        tool_help(t, args, n + TOOL_COMMON, stdout);
         return 0;
     }
     *pos = argv + first;
     *count = argc - first;
     if (*count > 0)
         t->where = argv[first];
-    if (*count < min || *count > max)
-        return CH_FAIL(COHORT_EINVAL,
-                       "%d arguments where %d to %d are needed; see `cohort help %s`", *count, min,
-                       max, t->command);
+    if (*count < min || *count > max) {
+        t->where = NULL; /* what it names is not known */
+        return CH_FAIL(COHORT_EINVAL, "needs%s%s, got %d argument%s; see `cohort help %s`",
+                       usage[0] != '\0' ? " " : " no arguments", usage, *count,
+                       *count == 1 ? "" : "s", t->command);
+    }
     return 0;
 }
 

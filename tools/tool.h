@@ -12,9 +12,12 @@
 #include "base/base.h"
 #include "tools/args.h"
 
+struct tool_command;
+
 struct tool {
     const char *command;
     const char *where; /* database named on the command line, for messages; NULL = none */
+    const struct tool_command *bench; /* what `cohort bench` runs; NULL = another command */
     bool json, quiet, hex, help, verbose;
     struct cohort_options options;
 };
@@ -56,7 +59,7 @@ int cmd_help(struct tool *t, int argc, char **argv);
  * and returns 0; the command then returns at once. */
 CH_NODISCARD int tool_args(struct tool *t, int argc, char **argv, const struct arg *own, size_t n,
                            int min, int max, char ***pos, int *count);
-void tool_help(const struct tool_command *c, const struct arg *own, size_t n, FILE *out);
+void tool_help(const struct tool *t, const struct arg *own, size_t n, FILE *out);
 
 /* Opens t->where with t->options. */
 CH_NODISCARD int tool_open(struct tool *t, cohort_db **db);

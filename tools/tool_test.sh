@@ -67,8 +67,14 @@ ok "version" "*" version
 ok "help" "*" help
 ok "help of a command" "*" help get
 ok "help by option" "*" put --help
+ok "help of a bench" "*" bench space --help
+verdict "help of a bench names it" grep -q '^usage: cohort bench space \[OPTION\]' "$dir/out"
+ok "help json" "*" help --json
+json "help json" '"create" in [c["command"] for c in o]'
 ok "create" "*" create "$db" $small
 bad "create twice" "$db: already exists" create "$db"
+ok "create in memory" "created sim:generic,bytes=64M: preset cohort, codec lz4; in memory, gone when this command ends" \
+    create sim:generic,bytes=64M
 ok "put" "" put "$db" key value
 ok "get" "value" get "$db" key
 ok "get json" '{"key":"key","value":"value"}' get "$db" key --json
@@ -94,7 +100,12 @@ ok "get after --" "--value" get "$db" -- --key
 
 # ---- bad input ----
 bad "missing database" "no database there" get "$dir/nowhere" key
-bad "missing parent" "$dir/no/such" create "$dir/no/such/db"
+bad "missing parent" "$dir/no/such.*: No such file or directory$" create "$dir/no/such/db"
+bad "directory below a file" ": Not a directory$" create "$dir/db/cohort.db/x"
+if test "$(id -u)" -eq 0 && command -v setpriv >/dev/null; then # others may not enter $dir
+    setpriv --reuid=65534 --regid=65534 --clear-groups "$cohort" get "$db" key >"$dir/out" 2>"$dir/err"
+    verdict "no permission" test "$?$(grep -c ': Permission denied$' "$dir/err")" = "11"
+fi
 bad "unknown option" "unknown option" get "$db" key -o nonsense=1
 bad "option out of range" "cache_bytes" get "$db" key -o cache_bytes=1
 bad "option not a size" "cache_bytes" get "$db" key --cache 12Q
@@ -104,8 +115,9 @@ bad "option without value" "name=value" get "$db" key -o cache_bytes
 bad "unknown flag" "--nonsense is not an option" get "$db" key --nonsense
 bad "unknown letter" "-Z is not an option" get "$db" key -Z
 bad "flag without value" "needs a value" get "$db" key --cache
-bad "too few arguments" "2 to 2 are needed" get "$db"
-bad "too many arguments" "2 to 2 are needed" get "$db" a b
+bad "too few arguments" "get: .*needs DB KEY, got 1 argument;" get "$db"
+bad "too many arguments" "get: .*needs DB KEY, got 3 arguments;" get "$db" a b
+bad "arguments to a bench" "needs no arguments, got 1 argument;" bench ycsb x
 bad "unknown command" "no command 'frobnicate'" frobnicate
 bad "key too long" "key too long" put "$db" "$long_key" v
 bad "get of a key too long" "key too long" get "$db" "$long_key"
@@ -124,6 +136,7 @@ b"
 
 # ---- many entries ----
 many=$dir/many
+head -c 12000000 /dev/urandom | base64 -w 200 | awk '{printf "r%07d\t%s\n", NR, $0}' >"$dir/incompressible"
 seq -f 'key%06.0f' 1 20000 | awk '{print $1 "\tvalue of " $1}' >"$dir/sorted"
 sort -R "$dir/sorted" >"$dir/shuffled"
 ok "load" "*" load "$many" "$dir/shuffled" --create $small --quiet
@@ -251,6 +264,20 @@ for page in $(seq 1 100); do
     grep -q '^newer_records = [1-9]' "$dir/out" && newer=$((newer + 1))
 done
 verdict "newer records of some pages, not of all" test "$newer" -gt 0 -a "$newer" -lt 100
+
+# A file that may not grow, as on a full device: nothing lost, room again once it may.
+printf 'a\tb\n' >"$dir/ab"
+ok "load before the limit" "*" load "$dir/limited" "$dir/ab" --create -o log_bytes=4M -o zone_bytes=256K --quiet
+blocks=$(($(wc -c <"$dir/limited/cohort.db") / 512))
+(
+    ulimit -f $((blocks + 2048))
+    "$cohort" load "$dir/limited" "$dir/incompressible" --quiet >"$dir/out" 2>"$dir/err"
+)
+verdict "a limit of file size is an error" test $? -eq 1
+verdict "named no space" grep -q ': no space left: ' "$dir/err"
+ok "what was there" "b" get "$dir/limited" a
+ok "check after it" "*" check "$dir/limited"
+ok "room again" "*" load "$dir/limited" "$dir/incompressible" --quiet
 
 # ---- a second opener ----
 mkfifo "$dir/pipe"

@@ -159,7 +159,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "on-disk accessors ass
 uint32_t ch_crc32c(uint32_t seed, const void *data, size_t n);
 
 /* Aligned memory for I/O: CH_PAGE_BYTES alignment, zeroed; NULL when out of memory. Freed by
- * ch_free_aligned(). */
+ * ch_free_aligned(). Pages take memory as they are first written, so that large tables may be allocated for their bound. */
 void *ch_alloc_aligned(size_t bytes);
 void ch_free_aligned(void *p);
 

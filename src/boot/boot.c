@@ -30,7 +30,7 @@
 enum {
     BOOT_ZONES_MIN = 16,
     BOOT_ZONES_FIRST = 8, /* of a growing file */
-    BOOT_FRAMES_PER_BATCH = 16,
+    BOOT_FRAMES_PER_BATCH = 64,
     BOOT_PAGES_PER_SLOT = 8, /* page ids per slot of capacity: compression beyond 8 is not used */
     BOOT_WAL_USER_PERCENT = 75,
     BOOT_POLL_PERCENT_MAX = 40,
@@ -39,7 +39,7 @@ enum {
 #define KIB UINT64_C(1024)
 #define MIB (KIB * KIB)
 /* What an unbounded file is laid out for; it may still grow to what the file system holds. */
-#define BOOT_FILE_BYTES (4 * KIB * MIB)
+#define BOOT_FILE_BYTES (2 * KIB * MIB)
 
 /* ---- layout ---- */
 
@@ -99,7 +99,7 @@ layout_new(struct db *db)
                        r->zone_bytes);
     r->log_bytes = db->opts.log_bytes;
     if (r->log_bytes == 0)
-        r->log_bytes = ch_clamp_u64(bytes / (caps->growable && db->opts.max_bytes == 0 ? 128 : 32),
+        r->log_bytes = ch_clamp_u64(bytes / (caps->growable && db->opts.max_bytes == 0 ? 64 : 32),
                                     MIB, 256 * MIB);
     r->log_base = META_ROOT_BYTES;
     log_end = ch_round_up(r->log_base + ch_max_u64(r->log_bytes, 256 * KIB), r->zone_bytes);
@@ -163,8 +163,13 @@ step_root(struct db *db)
     rc = layout_new(db);
     if (rc != 0)
         return rc;
-    rc = dev_allocate(db->dev, 0,
-                      db->root.zones_base + (uint64_t)db->root.zones * db->root.zone_bytes);
+    /* The log has its blocks from the start; the zones get theirs as they are opened (R11). */
+    rc = dev_allocate(db->dev, 0, db->root.zones_base);
+    if (rc == 0)
+        rc = dev_allocate(db->dev,
+                          db->root.zones_base + (uint64_t)db->root.zones * db->root.zone_bytes -
+                              CH_PAGE_BYTES,
+                          CH_PAGE_BYTES);
     /* Roots of an earlier database must not win over ours. */
     if (rc == 0)
         rc = dev_write(db->dev, 0, zeroes, sizeof(zeroes), CH_META);
@@ -178,10 +183,17 @@ step_root(struct db *db)
 static int
 step_memory(struct db *db)
 {
-    db->ckpt_buf = ch_alloc_aligned((size_t)64 * META_PAGE_PAYLOAD);
+    db->ckpt_buf = ch_alloc_aligned((size_t)META_WRITE_MAX * META_PAGE_PAYLOAD);
     if (db->ckpt_buf == NULL)
         return CH_FAIL(COHORT_ENOMEM, "checkpoint buffer");
     return 0;
+}
+
+size_t
+boot_memory(const struct db *db)
+{
+    return sizeof(*db) + (size_t)META_WRITE_MAX * META_PAGE_PAYLOAD +
+           store_zone_pages(db->store) * sizeof(*db->zone_page_crc);
 }
 
 static void
@@ -323,7 +335,7 @@ step_arrays(struct db *db)
 static uint64_t
 wal_buffer_bytes(const struct db *db)
 {
-    return ch_clamp_u64(db->opts.cache_bytes / 32, 256 * KIB, 4 * MIB);
+    return ch_clamp_u64(db->opts.cache_bytes / 64, 256 * KIB, 4 * MIB);
 }
 
 static int
@@ -607,6 +619,8 @@ boot_set_error(struct db *db, int rc)
                                                 memory_order_relaxed))
         ch_log(COHORT_LOG_ERROR, "%s: read-only from now on: %s: %s", dev_name(db->dev),
                cohort_strerror(rc), cohort_last_error()->text);
+    /* No checkpoint will pass any more: whoever waits for room in the log must not wait for ever. */
+    wal_set_uncut(db->wal);
 }
 
 int

@@ -35,7 +35,7 @@ struct db {
     struct rt_mutex ckpt;    /* rank CHECKPOINT */
     uint32_t *zone_page_crc; /* of the zone-table pages as last written */
     uint64_t zone_page_crcs;
-    uint8_t *ckpt_buf; /* 64 payloads */
+    uint8_t *ckpt_buf; /* META_WRITE_MAX payloads */
     struct rt_thread ckpt_thread, flush_thread;
     bool ckpt_running, flush_running;
     _Atomic bool stop;
@@ -63,6 +63,8 @@ CH_NODISCARD int boot_checkpoint(struct db *db, bool all);
 CH_NODISCARD int boot_poll(struct db *db);
 /* EFAILED once a fatal error happened. */
 CH_NODISCARD int boot_writable(struct db *db);
+/* Bytes of the checkpoint's buffers. */
+size_t boot_memory(const struct db *db);
 /* Records the first fatal error; the handle is read-only from then on. */
 void boot_set_error(struct db *db, int rc);
 

@@ -24,7 +24,8 @@
 #include <stdlib.h>
 
 enum {
-    CKPT_CHUNK = 64,
+    CKPT_CHUNK = META_WRITE_MAX,
+    CKPT_BACK_PAGES = 8, /* blocks of the arrays are allocated for so many pages at a time */
     CKPT_WAIT_NS = 50 * 1000 * 1000
 };
 
@@ -43,15 +44,19 @@ extend_array(struct db *db, enum meta_array_id id, uint64_t need)
             return rc;
         uint64_t off = db->root.zones_base + (uint64_t)z * db->root.zone_bytes;
 
-        rc = dev_allocate(db->dev, off, db->root.zone_bytes);
-        if (rc == 0)
-            rc = meta_array_extend(a, z, &db->root);
+        rc = meta_array_extend(a, z, &db->root);
         if (rc != 0) {
             zone_free(store_zones(db->store), z);
             return rc;
         }
+        /* Of a file it keeps the blocks that it needs only (below). */
+        if (dev_caps(db->dev)->growable && db->opts.discard != 0)
+            rc = dev_reset(db->dev, off, db->root.zone_bytes);
+        if (rc != 0)
+            return rc;
     }
-    return 0;
+    return meta_array_back(a,
+                           ch_min_u64(ch_round_up(need, CKPT_BACK_PAGES), meta_array_capacity(a)));
 }
 
 int
@@ -74,8 +79,11 @@ checkpoint_extend(struct db *db)
     if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_NO_SPACE)
         return rc;
     /* Ids beyond what a checkpoint can hold are refused at allocation (R11), not found out here. */
-    map_set_limit(map, ch_min_u64(meta_array_capacity(db->arrays[META_MAP]) * MAP_PAGE_ENTRIES,
+    map_set_limit(map, ch_min_u64(meta_array_backed(db->arrays[META_MAP]) * MAP_PAGE_ENTRIES,
                                   map_pages_max(map)));
+    store_set_meta_bytes(db->store, 2 * CH_PAGE_BYTES *
+                                        (meta_array_backed(db->arrays[META_MAP]) +
+                                         meta_array_backed(db->arrays[META_ZONES])));
     return 0;
 }
 

@@ -616,6 +616,19 @@ node_del(uint8_t *p, unsigned i)
     return true;
 }
 
+/* The prefix for a copy of entries [a, b): the longest, unless its padding costs few entries more than it saves them.
+ * So a copy never takes more than the entries took where they are. */
+static size_t
+copy_prefix(const struct node_view *v, unsigned a, unsigned b)
+{
+    size_t n = node_common_range(v, a, b, NULL);
+
+    if (n > v->prefix &&
+        node_pad((unsigned)n) - node_pad(v->prefix) > (size_t)(b - a) * (n - v->prefix))
+        n = ch_max_u64(v->prefix, n & ~(size_t)3);
+    return n;
+}
+
 bool
 node_copy(uint8_t *dst, const uint8_t *src, unsigned a, unsigned b)
 {
@@ -626,7 +639,7 @@ node_copy(uint8_t *dst, const uint8_t *src, unsigned a, unsigned b)
 
     if (a > b || b > v.count || !node_sane(src))
         return false;
-    n = node_common_range(&v, a, b, NULL);
+    n = copy_prefix(&v, a, b);
     if (n > 0 && node_key(src, a, key) < n)
         return false;
     ok = node_start(dst, key, n);

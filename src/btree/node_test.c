@@ -595,6 +595,51 @@ test_hostile_records(struct zt *t)
     }
 }
 
+/* The largest value, if any, with which `key` fits without the page being rebuilt. */
+static void
+put_largest(struct zt *t, uint8_t *page, struct bt_slice key)
+{
+    static const uint8_t value[COHORT_ENTRY_MAX];
+
+    for (size_t n = COHORT_ENTRY_MAX - key.bytes; n > 0; n--) {
+        if (node_fit(page, key, n).how != NODE_FITS)
+            continue;
+        ZT_CHECK(t, node_put(page, key, (struct bt_slice){value, n}));
+        return;
+    }
+}
+
+/* Goal: entries can always be copied to an empty page: a split, a cut and a new root can't fail for want of room.
+ * Method: few large entries that fill the page to the byte, their common prefix longer than the page's. */
+static void
+test_copies_fit(struct zt *t)
+{
+    static const char tails[] = "abcd";
+    _Alignas(8) uint8_t page[CH_PAGE_BYTES], copy[CH_PAGE_BYTES];
+    size_t same = 1 + zt_below(t, 3); /* bytes that all keys begin with */
+
+    node_init(page, 7, 0, 1);
+    for (unsigned step = 0; step < 3000; step++) {
+        char text[8];
+        size_t n = same + 1 + zt_below(t, sizeof(text) - same);
+        bool found;
+        unsigned at;
+
+        for (size_t i = 0; i < n; i++)
+            text[i] = i < same ? 'p' : tails[zt_below(t, 4)];
+        if (node_count(page) > 2 && zt_below(t, 2) == 0)
+            ZT_CHECK(t, node_del(page, (unsigned)zt_below(t, node_count(page))));
+        put_largest(t, page, (struct bt_slice){text, n});
+        node_init(copy, 8, 0, 1);
+        ZT_CHECK(t, node_copy(copy, page, 0, node_count(page)));
+        ZT_CHECK(t, node_check(copy) == NULL && node_count(copy) == node_count(page));
+        at = node_search(page, (struct bt_slice){text, n}, &found);
+        ZT_CHECK(t, !found || node_value(copy, at).bytes == node_value(page, at).bytes);
+        memcpy(copy, page, sizeof(copy));
+        ZT_CHECK(t, node_cut(copy, (unsigned)zt_below(t, node_count(page) + 1u)));
+    }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -605,6 +650,7 @@ main(int argc, char **argv)
         {"split_and_merge", test_split_and_merge, 200},
         {"splits_end", test_splits_end, 10},
         {"runs_fill_pages", test_runs_fill_pages, 20},
+        {"copies_fit", test_copies_fit, 10},
         {"hostile_pages", test_hostile_pages, 30},
         {"record_round_trip", test_record_round_trip, 10},
         {"hostile_records", test_hostile_records, 5},

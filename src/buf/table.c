@@ -46,7 +46,7 @@ table_create(struct buf *b, uint64_t cache_bytes)
     b->segment_count = ch_div_up(b->pages_max, BUF_SEGMENT_PAGES);
     b->frames = calloc(b->frame_count, sizeof(*b->frames));
     b->free_stack = calloc(b->frame_count, sizeof(*b->free_stack));
-    b->segments = calloc(b->segment_count, sizeof(*b->segments));
+    b->segments = ch_alloc_aligned(b->segment_count * sizeof(*b->segments));
     if (b->frames == NULL || b->free_stack == NULL || b->segments == NULL) {
         rc = CH_FAIL(COHORT_ENOMEM, "tables of a page cache of %" PRIu32 " frames", b->frame_count);
         goto out;
@@ -69,8 +69,8 @@ table_destroy(struct buf *b)
 {
     if (b->segments != NULL)
         for (uint64_t i = 0; i < b->segment_count; i++)
-            free(atomic_load_explicit(&b->segments[i], memory_order_relaxed));
-    free(b->segments);
+            ch_free_aligned(atomic_load_explicit(&b->segments[i], memory_order_relaxed));
+    ch_free_aligned(b->segments);
     free(b->frames);
     free(b->free_stack);
     if (b->mapping != NULL)
@@ -89,14 +89,14 @@ table_entry(struct buf *b, page_id pid, struct page_entry **out)
     slot = &b->segments[pid / BUF_SEGMENT_PAGES];
     seg = atomic_load_explicit(slot, memory_order_acquire);
     if (CH_UNLIKELY(seg == NULL)) {
-        seg = calloc(BUF_SEGMENT_PAGES, sizeof(*seg));
+        seg = ch_alloc_aligned(BUF_SEGMENT_PAGES * sizeof(*seg));
         if (seg == NULL)
             return CH_FAIL(COHORT_ENOMEM, "page table for page %" PRIu64, pid);
         if (atomic_compare_exchange_strong_explicit(slot, &expected, seg, memory_order_acq_rel,
                                                     memory_order_acquire)) {
             (void)atomic_fetch_add_explicit(&b->segments_used, 1, memory_order_relaxed);
         } else {
-            free(seg);
+            ch_free_aligned(seg);
             seg = expected;
         }
     }

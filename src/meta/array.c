@@ -30,7 +30,7 @@
 enum {
     SLOT_BYTES = 4096,
     HEADER_BYTES = 64,
-    WRITE_MAX = 64, /* pages of one meta_array_write() */
+    WRITE_MAX = META_WRITE_MAX,
     ARRAY_VERSION = 1,
     SLOT_NONE = 2, /* no slot of the page is current */
 };
@@ -50,6 +50,7 @@ struct meta_array {
     uint64_t zones_base, zone_bytes, extent_pages;
     uint64_t digest;  /* the root's, checked by the load; 0 = it tells none */
     uint64_t highest; /* checkpoint number ever seen in a valid slot */
+    uint64_t backed;  /* pages whose slots have blocks */
     uint32_t extent_count;
     zone_id zones[META_EXTENTS_MAX];
     struct page_state *pages[META_EXTENTS_MAX]; /* extent_pages each */
@@ -322,6 +323,28 @@ meta_array_load(struct meta_array *a, uint64_t pages, uint64_t checkpoint,
 }
 
 /* ---- checkpoint ---- */
+
+int
+meta_array_back(struct meta_array *a, uint64_t pages)
+{
+    CH_ASSERT(pages <= meta_array_capacity(a));
+    while (a->backed < pages) {
+        uint64_t k = a->backed;
+        uint64_t n = ch_min_u64(pages - k, a->extent_pages - k % a->extent_pages);
+        int rc = dev_allocate(a->dev, slot_offset(a, k, 0), 2 * n * SLOT_BYTES);
+
+        if (rc != 0)
+            return rc;
+        a->backed += n;
+    }
+    return 0;
+}
+
+uint64_t
+meta_array_backed(const struct meta_array *a)
+{
+    return a->backed;
+}
 
 static unsigned
 slot_spare(const struct page_state *p)

@@ -18,6 +18,7 @@ enum {
     META_ROOT_BYTES = 64 << 10,
     META_VERSION = 1,
     META_EXTENTS_MAX = 448,
+    META_WRITE_MAX = 16, /* pages of one meta_array_write() */
     META_ARRAYS = 2
 };
 enum meta_array_id {
@@ -91,7 +92,11 @@ uint64_t meta_array_highest(const struct meta_array *a);
 uint64_t meta_array_capacity(const struct meta_array *a); /* pages that its extents hold */
 /* Adds an extent (a META zone) to array and root. EFULL: META_EXTENTS_MAX; ENOMEM. */
 CH_NODISCARD int meta_array_extend(struct meta_array *a, zone_id zone, struct meta_root *root);
-/* Writes payloads of pages ks[0..n) (n <= 64) as checkpoint `number` to their non-current slots; not flushed.
+/* Files: the slots of pages [0, pages) have blocks, so that writing them needs none. A no-op elsewhere, and for those that
+ * this opening has backed before. NO_SPACE: as many as there was room for. */
+CH_NODISCARD int meta_array_back(struct meta_array *a, uint64_t pages);
+uint64_t meta_array_backed(const struct meta_array *a);
+/* Writes payloads of pages ks[0..n) (n <= META_WRITE_MAX) as checkpoint `number` to their non-current slots; not flushed.
  * Numbers are above meta_array_highest() of both arrays at load and never used for two roots. */
 CH_NODISCARD int meta_array_write(struct meta_array *a, uint64_t number, const uint64_t *ks,
                                   unsigned n, const uint8_t *payloads);

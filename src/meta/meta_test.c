@@ -414,20 +414,23 @@ array_rig_fini(struct array_rig *r)
 static int
 write_some(struct zt *t, struct array_rig *r, struct model *m, uint64_t number, uint64_t grow)
 {
-    static uint8_t payloads[64 * META_PAGE_PAYLOAD];
-    uint64_t ks[64], pages = ch_min_u64(m->pages + grow, PAGES_MAX);
+    static uint8_t payloads[META_WRITE_MAX * META_PAGE_PAYLOAD];
+    uint64_t ks[META_WRITE_MAX], pages = ch_min_u64(m->pages + grow, PAGES_MAX);
     unsigned n = 0;
     int rc = 0;
 
     while (rc == 0 && meta_array_capacity(r->a) < pages)
         rc = meta_array_extend(r->a, 2 * r->root.extent_count + 1, &r->root);
-    for (uint64_t k = 0; k < pages && n < 64; k++) {
+    for (uint64_t k = 0; rc == 0 && k < pages; k++) {
         if (k < m->pages && zt_below(t, 4) != 0)
             continue;
         ks[n] = k;
         m->version[k] = number;
         payload_fill(k, number, payloads + n * (size_t)META_PAGE_PAYLOAD);
-        n++;
+        if (++n == META_WRITE_MAX) {
+            rc = meta_array_write(r->a, number, ks, n, payloads);
+            n = 0;
+        }
     }
     m->pages = pages;
     return rc != 0 ? rc : meta_array_write(r->a, number, ks, n, payloads);

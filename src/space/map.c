@@ -89,7 +89,7 @@ map_create(uint64_t pages_max, struct map **out)
     if (m == NULL)
         return CH_FAIL(COHORT_ENOMEM, "map");
     m->leaves = ch_div_up(pages_max, LEAF_ENTRIES);
-    m->leaf = calloc(m->leaves, sizeof(*m->leaf));
+    m->leaf = ch_alloc_aligned(m->leaves * sizeof(*m->leaf));
     if (m->leaf == NULL) {
         ch_free_aligned(m);
         return CH_FAIL(COHORT_ENOMEM, "map of %" PRIu64 " pages", pages_max);
@@ -102,7 +102,7 @@ map_create(uint64_t pages_max, struct map **out)
     m->limit = pages_max;
     m->high = 1; /* M5 */
     atomic_init(&m->page_count, 1);
-    atomic_init(&m->memory, sizeof(*m) + m->leaves * sizeof(*m->leaf));
+    atomic_init(&m->memory, sizeof(*m) + ch_min_u64(m->leaves * sizeof(*m->leaf), CH_PAGE_BYTES));
     *out = m;
     return 0;
 }
@@ -113,7 +113,8 @@ leaf_destroy(struct leaf *leaf)
     if (leaf == NULL)
         return;
     for (unsigned j = 0; j < LEAF_SEGMENTS; j++)
-        free(atomic_load_explicit(&leaf->segment[j], memory_order_relaxed)); /* no one else left */
+        ch_free_aligned(
+            atomic_load_explicit(&leaf->segment[j], memory_order_relaxed)); /* no one else left */
     free(leaf);
 }
 
@@ -128,7 +129,7 @@ map_destroy(struct map *m)
     for (unsigned i = 0; i < MAP_SHARDS; i++)
         rt_mutex_fini(&m->shard[i].lock);
     rt_mutex_fini(&m->pid_mutex);
-    free(m->leaf);
+    ch_free_aligned(m->leaf);
     ch_free_aligned(m);
 }
 
@@ -212,7 +213,7 @@ segment_make(struct map *m, page_id pid, struct leaf **leaf_out, struct segment 
         return rc;
     s = segment_of(m, pid);
     if (s == NULL) {
-        s = calloc(1, sizeof(*s));
+        s = ch_alloc_aligned(sizeof(*s));
         if (s == NULL)
             return CH_FAIL(COHORT_ENOMEM, "map segment of page %" PRIu64, pid);
         for (unsigned w = SEG_WORDS; w < 64 * SEG_SUMMARY; w++)

@@ -40,8 +40,8 @@
  * No store-load fence is needed, as no side relies on a plain load of `pins`.
  *
  * Locking: t->lock (rank SPACE, order 1) in every function but zone_pin(), zone_unpin(), zone_of_slot(),
- * zone_slot() and zone_count(). Nothing is called under it that locks or waits. Memory: all at creation,
- * 48 bytes a zone.
+ * zone_slot() and zone_count(). Nothing is called under it that locks or waits. Memory: address space for
+ * all zones at creation; 56 bytes a zone are used as zones come to exist.
  *
  * Crash: memory only. The checkpoint keeps struct zone_info; recovery recounts the live bytes.
  */
@@ -69,9 +69,9 @@ zone_table_create(const struct zone_config *cfg, struct zone_table **out)
     for (unsigned s = 0; s < ZONE_STREAMS; s++)
         t->open[s] = CH_ZONE_NONE;
     /* One more than needed, so that a table of no zones is no special case. */
-    t->zone = calloc((size_t)cfg->zones_max + 1, sizeof(*t->zone));
-    t->victims = calloc((size_t)cfg->zones_max + 1, sizeof(*t->victims));
-    t->dead = calloc((size_t)cfg->zones_max + 1, sizeof(*t->dead));
+    t->zone = ch_alloc_aligned(((size_t)cfg->zones_max + 1) * sizeof(*t->zone));
+    t->victims = ch_alloc_aligned(((size_t)cfg->zones_max + 1) * sizeof(*t->victims));
+    t->dead = ch_alloc_aligned(((size_t)cfg->zones_max + 1) * sizeof(*t->dead));
     t->free_words = calloc(words + 1, sizeof(*t->free_words));
     t->free_summary = calloc(zone_words(words) + 1, sizeof(*t->free_summary));
     if (t->zone == NULL || t->victims == NULL || t->dead == NULL || t->free_words == NULL ||
@@ -95,9 +95,9 @@ zone_table_destroy(struct zone_table *t)
     if (t == NULL)
         return;
     rt_mutex_fini(&t->mutex);
-    free(t->zone);
-    free(t->victims);
-    free(t->dead);
+    ch_free_aligned(t->zone);
+    ch_free_aligned(t->victims);
+    ch_free_aligned(t->dead);
     free(t->free_words);
     free(t->free_summary);
     free(t);
@@ -106,7 +106,8 @@ zone_table_destroy(struct zone_table *t)
 size_t
 zone_table_memory(const struct zone_table *t)
 {
-    size_t n = (size_t)t->cfg.zones_max + 1;
+    /* Zones that do not exist yet have never been touched. */
+    size_t n = (size_t)zone_count(t) + 1;
     size_t words = zone_words(t->cfg.zones_max);
 
     return sizeof(*t) + n * (sizeof(*t->zone) + sizeof(*t->victims) + sizeof(*t->dead)) +
@@ -402,6 +403,37 @@ zone_retire(struct zone_table *t, zone_id z)
     t->zone[z].retire = true;
     zone_enter(t, z, ZONE_RETIRED);
     rt_unlock(t->lock);
+}
+
+int
+zone_next_free(const struct zone_table *t, zone_id from, zone_id *out)
+{
+    zone_id z;
+
+    rt_lock(t->lock);
+    z = zone_free_from(t, from);
+    rt_unlock(t->lock);
+    if (z == CH_ZONE_NONE)
+        return CH_FAIL(COHORT_NOTFOUND, "no free zone from %" PRIu32 " on", from);
+    *out = z;
+    return 0;
+}
+
+bool
+zone_claim(struct zone_table *t, zone_id z)
+{
+    bool mine;
+
+    rt_lock(t->lock);
+    mine = zone_at(t, z)->state == ZONE_FREE;
+    if (mine) {
+        t->zone[z].empty_lsn = 0;
+        change_state(t, z, ZONE_DEAD);
+        zone_wait_over(t, 0);
+        zone_hand_out(t, z);
+    }
+    rt_unlock(t->lock);
+    return mine;
 }
 
 int

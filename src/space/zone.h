@@ -92,6 +92,11 @@ CH_NODISCARD int zone_next_dead(struct zone_table *t, lsn_t durable, zone_id *ou
 void zone_settle(struct zone_table *t, lsn_t from, lsn_t to, lsn_t lsn);
 void zone_free(struct zone_table *t, zone_id z);
 void zone_retire(struct zone_table *t, zone_id z);
+/* The lowest FREE zone at or above `from`; NOTFOUND. */
+CH_NODISCARD int zone_next_free(const struct zone_table *t, zone_id from, zone_id *out);
+/* FREE -> DEAD and the caller's, as if zone_next_dead() had handed it out: nobody else can take it until zone_free(). False
+ * when it is not FREE any more. */
+bool zone_claim(struct zone_table *t, zone_id z);
 /* FREE -> META for map extents; EFULL. */
 CH_NODISCARD int zone_take_meta(struct zone_table *t, zone_id *out);
 /* Adds zones at the end; EFULL at zones_max. */

@@ -58,6 +58,8 @@ void zone_enter_victims(struct zone_table *t, zone_id z);
 void zone_victim_moved(struct zone_table *t, zone_id z);
 /* The lowest free zone; there is one. */
 zone_id zone_free_lowest(const struct zone_table *t);
+/* The lowest free zone at or above `from`; CH_ZONE_NONE. */
+zone_id zone_free_from(const struct zone_table *t, zone_id from);
 /* Waiting DEAD zones whose empty_lsn is durable become ready (S1). */
 void zone_wait_over(struct zone_table *t, lsn_t durable);
 /* A ready zone leaves with the caller of zone_next_dead(). */

@@ -40,6 +40,27 @@ zone_free_lowest(const struct zone_table *t)
     return w * 64 + (uint32_t)__builtin_ctzll(t->free_words[w]);
 }
 
+zone_id
+zone_free_from(const struct zone_table *t, zone_id from)
+{
+    size_t words = zone_words(t->cfg.zones_max);
+    size_t w = from / 64;
+    uint64_t bits;
+
+    if (w >= words)
+        return CH_ZONE_NONE;
+    bits = t->free_words[w] & UINT64_MAX << from % 64;
+    for (; bits == 0; bits = t->free_words[w]) {
+        w++;
+        while (w < words && t->free_summary[w / 64] >> w % 64 == 0)
+            w = (w / 64 + 1) * 64; /* no free zone in the rest of the summary word */
+        if (w >= words)
+            return CH_ZONE_NONE;
+        w += (unsigned)__builtin_ctzll(t->free_summary[w / 64] >> w % 64);
+    }
+    return (zone_id)w * 64 + (uint32_t)__builtin_ctzll(bits);
+}
+
 /* ---- the heaps ------------------------------------------------------------------------------- */
 
 /* Both heaps hold zone ids, smallest on top, and differ in the key only. */

@@ -264,7 +264,7 @@ do_rare(struct zt *t, struct model *m)
     zone_id lowest = model_lowest_free(m);
     uint32_t more = (uint32_t)zt_below(t, 3);
 
-    switch (zt_below(t, 4)) {
+    switch (zt_below(t, 5)) {
     case 0:
         zone_seal(m->zt, stream);
         if (m->open[stream] != CH_ZONE_NONE)
@@ -277,6 +277,16 @@ do_rare(struct zt *t, struct model *m)
         zone_victim_release(m->zt, z);
         if (m->z[z].state == ZONE_COLLECT)
             m->z[z].state = ZONE_SEALED;
+        break;
+    case 3:
+        if (z >= m->zones)
+            break;
+        ZT_CHECK(t, zone_claim(m->zt, z) == (m->z[z].state == ZONE_FREE));
+        if (m->z[z].state == ZONE_FREE) {
+            m->z[z].state = ZONE_DEAD;
+            m->z[z].empty_lsn = 0;
+            m->z[z].handed_out = true;
+        }
         break;
     case 2:
         ZT_STATUS(t, zone_grow(m->zt, more), more <= ZONES - m->zones ? 0 : COHORT_EFULL);
@@ -457,6 +467,36 @@ test_exhaustive(struct zt *t)
         exhaust(t, 7 * code, DEPTH);
 }
 
+/* Goal: free zones are found in order, whatever lies between them: words and summary words without any. */
+static void
+test_next_free(struct zt *t)
+{
+    enum {
+        MANY = 3 * 4096 + 100
+    };
+    struct zone_config cfg = {.first_slot = 1, .slots = 1, .zones_max = MANY, .zones = MANY};
+    struct zone_table *zt;
+    static bool is_free[MANY];
+    zone_id z = 0, next = 0;
+
+    ZT_OK(t, zone_table_create(&cfg, &zt));
+    for (zone_id i = 0; i < MANY; i++) {
+        is_free[i] = zt_below(t, 2000) == 0;
+        if (!is_free[i])
+            ZT_CHECK(t, zone_claim(zt, i));
+    }
+    for (; zone_next_free(zt, z, &z) == 0; next = ++z) {
+        for (; next < z; next++)
+            ZT_CHECK(t, !is_free[next]);
+        ZT_CHECK(t, is_free[z]);
+    }
+    for (; next < MANY; next++)
+        ZT_CHECK(t, !is_free[next]);
+    ZT_STATUS(t, zone_next_free(zt, MANY, &z), COHORT_NOTFOUND);
+    ZT_CHECK(t, zone_check(zt));
+    zone_table_destroy(zt);
+}
+
 /* Goal: at 2^20 zones nothing scans: filling, a million deaths in random order, and a million resets. */
 static void
 test_million_zones(struct zt *t)
@@ -503,11 +543,9 @@ int
 main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
-        {"model", test_model, 100},
-        {"slots", test_slots, 10},
-        {"restore", test_restore, 100},
-        {"exhaustive", test_exhaustive, 1},
-        {"million_zones", test_million_zones, 1},
+        {"model", test_model, 100},        {"slots", test_slots, 10},
+        {"restore", test_restore, 100},    {"exhaustive", test_exhaustive, 1},
+        {"next_free", test_next_free, 10}, {"million_zones", test_million_zones, 1},
     };
 
     return zt_main(argc, argv, "zone", cases, CH_ARRAY_LEN(cases));

@@ -150,15 +150,32 @@ static bool
 keeps_blocks(const struct store *s, zone_id z)
 {
     uint32_t below = 0;
-    struct zone_info info;
+    zone_id i = 0;
 
     if (!s->cfg.growable)
         return false;
-    for (zone_id i = 0; i < z && below < s->reserve; i++) {
-        zone_info(s->zones, i, &info);
-        below += info.state == ZONE_FREE && (s->flags[i] & STORE_ZONE_BACKED) != 0;
-    }
+    for (; below < s->reserve && zone_next_free(s->zones, i, &i) == 0 && i < z; i++)
+        below += (s->flags[i] & STORE_ZONE_BACKED) != 0;
     return below < s->reserve;
+}
+
+/* The free zones that a lower one has displaced from the reserve give their blocks back. Claimed meanwhile: the checkpoint
+ * takes zones for the arrays without s->lock. */
+static void
+punch_displaced(struct store *s)
+{
+    uint32_t kept = 0;
+
+    for (zone_id z = 0; zone_next_free(s->zones, z, &z) == 0; z++) {
+        if ((s->flags[z] & STORE_ZONE_BACKED) == 0 || kept++ < s->reserve)
+            continue;
+        if (!zone_claim(s->zones, z))
+            continue;
+        if (dev_reset(s->cfg.dev, s->cfg.zones_base + z * s->cfg.zone_bytes, s->cfg.zone_bytes) ==
+            0)
+            s->flags[z] &= (uint8_t)~STORE_ZONE_BACKED;
+        zone_free(s->zones, z); /* it is as good with its blocks */
+    }
 }
 
 static void
@@ -170,6 +187,11 @@ reset_zone(struct store *s, zone_id z)
         rc = dev_reset(s->cfg.dev, s->cfg.zones_base + z * s->cfg.zone_bytes, s->cfg.zone_bytes);
         s->flags[z] &= (uint8_t)~STORE_ZONE_BACKED;
     }
+    if (rc != 0 && !dev_caps(s->cfg.dev)->sequential_only) {
+        /* A discard is advice; zones retired for it would in time be all of them. */
+        ch_log(COHORT_LOG_WARNING, "zone %u: discard failed", z);
+        rc = 0;
+    }
     if (rc != 0) {
         ch_log(COHORT_LOG_ERROR, "zone %u: reset failed; retired", z);
         zone_retire(s->zones, z);
@@ -178,6 +200,8 @@ reset_zone(struct store *s, zone_id z)
     }
     zone_free(s->zones, z);
     store_count(&s->zones_reset, 1);
+    if (s->cfg.discard && (s->flags[z] & STORE_ZONE_BACKED) != 0 && s->cfg.growable)
+        punch_displaced(s);
 }
 
 int

@@ -514,6 +514,12 @@ store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
     return s->ops->has_room(s, dirty_new, new_pages);
 }
 
+void
+store_set_meta_bytes(struct store *s, uint64_t bytes)
+{
+    atomic_store_explicit(&s->meta_bytes, bytes, memory_order_relaxed);
+}
+
 int
 store_repair(struct store *s, unsigned *repaired)
 {
@@ -553,7 +559,7 @@ create_buffers(struct store *s)
 {
     int rc;
 
-    s->flags = calloc(s->cfg.zones_max, sizeof(*s->flags));
+    s->flags = ch_alloc_aligned(s->cfg.zones_max * sizeof(*s->flags));
     if (s->flags == NULL)
         return CH_FAIL(COHORT_ENOMEM, "flags of %u zones", s->cfg.zones_max);
     if (s->cfg.kind == STORE_INPLACE) {
@@ -646,7 +652,7 @@ store_destroy(struct store *s)
     packer_destroy(s->packer);
     ch_free_aligned(s->gc.buf);
     ch_free_aligned(s->ip.buf);
-    free(s->flags);
+    ch_free_aligned(s->flags);
     zone_table_destroy(s->zones);
     map_destroy(s->map);
     rt_mutex_fini(&s->lock);
@@ -662,7 +668,7 @@ store_set_wal(struct store *s, struct wal *w)
 size_t
 store_memory(const struct store *s)
 {
-    size_t n = sizeof(*s) + map_memory(s->map) + zone_table_memory(s->zones) + s->cfg.zones_max;
+    size_t n = sizeof(*s) + map_memory(s->map) + zone_table_memory(s->zones) + zone_count(s->zones);
 
     for (unsigned i = 0; i < STORE_READERS; i++)
         n += s->readers[i] != NULL ? packer_memory(s->readers[i]) : 0;

@@ -122,6 +122,8 @@ CH_NODISCARD int store_gc_step(struct store *s, bool urgent, bool *did);
 bool store_gc_wanted(const struct store *s);
 /* Admission (R11): whether `new_pages` more pages may be created, given `dirty_new` that have no place yet. */
 bool store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages);
+/* Files: the bytes that map and zone table take in META zones count against the space target. */
+void store_set_meta_bytes(struct store *s, uint64_t bytes);
 
 /* Replays a MAP record (unconditionally, absolute; R7). ELOG when malformed. */
 enum {

@@ -211,12 +211,13 @@ read_header(struct store *s, unsigned which, uint64_t *sequence)
     return 0;
 }
 
-/* I2. `home` is a page of scratch memory. */
+/* I2. `home` is two pages of scratch memory. A batch may be larger than those of this opening, so its copies are read
+ * one by one. */
 static int
 repair_page(struct store *s, unsigned i, uint8_t *home, unsigned *repaired)
 {
     const uint8_t *e = s->ip.buf + DBLWR_HEADER + i * DBLWR_ENTRY;
-    const uint8_t *copy = s->ip.buf + (size_t)(1 + i) * CH_PAGE_BYTES;
+    uint8_t *copy = home + CH_PAGE_BYTES;
     page_id pid = ch_get48(e);
     uint64_t off = store_slot_off(home_slot(s, pid));
     int rc;
@@ -224,6 +225,10 @@ repair_page(struct store *s, unsigned i, uint8_t *home, unsigned *repaired)
     if (pid >= homes(s))
         return CH_FAIL(COHORT_EPAGE, "double-write batch %" PRIu64 ": page %" PRIu64 " has no home",
                        s->ip.sequence, pid);
+    rc = dev_read(s->cfg.dev, batch_off(s, s->ip.sequence) + (uint64_t)(1 + i) * CH_PAGE_BYTES,
+                  copy, CH_PAGE_BYTES);
+    if (rc != 0)
+        return rc;
     rc = dev_read(s->cfg.dev, off, home, CH_PAGE_BYTES);
     if (rc == 0)
         rc = page_check(home, pid);
@@ -256,12 +261,12 @@ inplace_repair(struct store *s, unsigned *repaired)
     s->ip.sequence = ch_max_u64(sequence[0], sequence[1]);
     if (s->ip.sequence == 0)
         goto out;
-    rc = dev_read(s->cfg.dev, batch_off(s, s->ip.sequence), s->ip.buf, DBLWR_BATCH_BYTES);
+    rc = dev_read(s->cfg.dev, batch_off(s, s->ip.sequence), s->ip.buf, CH_PAGE_BYTES);
     if (rc != 0)
         goto out;
-    home = ch_alloc_aligned(CH_PAGE_BYTES);
+    home = ch_alloc_aligned((size_t)2 * CH_PAGE_BYTES);
     if (home == NULL) {
-        rc = CH_FAIL(COHORT_ENOMEM, "page for double-write repair");
+        rc = CH_FAIL(COHORT_ENOMEM, "pages for double-write repair");
         goto out;
     }
     n = ch_get32(s->ip.buf + 24);

@@ -39,7 +39,7 @@ struct store_ops {
 struct store_writing {
     struct pack_item items[CH_BATCH_MAX];
     struct dev_req reqs[CH_BATCH_MAX];
-    unsigned writes; /* for the census */
+    unsigned writes;                /* for the census */
     uint64_t slot_no[CH_BATCH_MAX]; /* plan slot -> device slot */
     uint32_t used[CH_BATCH_MAX];    /* plan slot -> image bytes */
 };
@@ -82,7 +82,7 @@ struct store {
         refused; /* slots that the last user write found no room for; 0 = it did; guarded by lock */
     uint8_t *flags; /* per zone, STORE_ZONE_*; guarded by lock */
 
-    struct rt_mutex lock;     /* rank GC: store_write and gc steps, one at a time */
+    struct rt_mutex lock;  /* rank GC: store_write and gc steps, one at a time */
     struct packer *packer; /* user writes and GC; guarded by lock */
     uint32_t chunk_slots;  /* most slots of a plan, and of one GC read */
     struct store_writing w;
@@ -94,10 +94,11 @@ struct store {
 
     /* Hints for admission, renewed by store_census() and oop_store(); relaxed, partner: store_has_room, wanted. */
     _Atomic uint32_t trim_zones; /* free zones kept for the drive's sake (gc.c, G5) */
-    _Atomic uint32_t zones_out; /* META, RETIRED and bad ones */
+    _Atomic uint32_t zones_out;  /* META, RETIRED and bad ones */
     _Atomic uint32_t
-        slot_permille;          /* slot bytes per 1000 image bytes: what packing loses, lately */
-    _Atomic uint32_t gc_active; /* a victim is being moved */
+        slot_permille;           /* slot bytes per 1000 image bytes: what packing loses, lately */
+    _Atomic uint64_t meta_bytes; /* of META zones, blocks in use (store_set_meta_bytes()) */
+    _Atomic uint32_t gc_active;  /* a victim is being moved */
     /* Publications and frees so far; relaxed: only whether it moved counts (gc.c). */
     _Atomic uint64_t changes;
     _Atomic uint64_t gc_idle_until; /* no victim worth it before `changes` is here */
@@ -159,7 +160,8 @@ uint64_t oop_room(const struct store *s, enum zone_stream stream);
 CH_NODISCARD int oop_grow(struct store *s, bool force);
 /* Growable: the `reserve` lowest free zones, the next ones that GC would open, have blocks (R11). EFULL. */
 CH_NODISCARD int oop_back_reserve(struct store *s);
-/* Data zones that the space target grants to the live bytes. */
+/* Zones that may hold images: what the space target leaves of the live bytes' share once the reserve and the arrays have
+ * theirs, besides the open ones; and what the live bytes need at the least. */
 uint64_t oop_zones_granted(const struct store *s);
 /* Data zones that hold or may hold images. */
 uint64_t oop_zones_used(const struct store *s);

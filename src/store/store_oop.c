@@ -9,9 +9,8 @@
  *   W2  the bytes of a span are split exactly: images under the caller's cause, the rest under CH_PAD.
  *   R6  the flush ticket is taken after all writes of the batch completed.
  *   R11 growable devices: the `reserve` lowest free zones, the next ones that GC opens, have blocks before a user
- *       write may open another zone. A freed zone that belongs to them is not punched. Zones that they displace keep
- *       their blocks, too (nobody but the table's users may take a given free zone to punch it): about
- *       reserve x ln(zones) of them, and the next ones to be used.
+ *       write may open another zone. A freed zone that belongs to them is not punched; the one that it displaces is,
+ *       claimed meanwhile (zone_claim()).
  *
  * Growing: a file gets a zone when the space target grants it, or when GC has nothing to gain (gc.c), up to
  * zones_cap. Never because it is convenient: a write that finds no zone returns EFULL and its caller runs GC.
@@ -27,8 +26,10 @@
 #include "page/page.h"
 
 enum {
-    ROOM_PERCENT = 97,        /* of the zones that data may have, at most filled */
-    ROOM_PERCENT_PACKED = 92, /* with packing: what it loses is a running mean, and GC need not find the same again */
+    GRANT_LEAST_PERCENT = 115, /* of the slots that the live images take: less room makes GC dear */
+    ROOM_PERCENT = 97,         /* of the zones that data may have, at most filled */
+    ROOM_PERCENT_PACKED =
+        92, /* with packing: what it loses is a running mean, and GC need not find the same again */
 };
 
 /* ---- growing and backing ---- */
@@ -48,8 +49,14 @@ oop_zones_granted(const struct store *s)
 {
     uint64_t live = zone_live_total(s->zones);
 
-    return ch_div_up(live / 100 * s->cfg.space_target, s->cfg.zone_bytes) + STORE_OPEN_ZONES +
-           s->reserve;
+    uint64_t permille = atomic_load_explicit(&s->slot_permille, memory_order_relaxed);
+    uint64_t aside =
+        atomic_load_explicit(&s->meta_bytes, memory_order_relaxed) + s->reserve * s->cfg.zone_bytes;
+    uint64_t target = live / 100 * s->cfg.space_target;
+    uint64_t least = live / 1000 * ch_max_u64(permille, 1000) / 100 * GRANT_LEAST_PERCENT;
+
+    target = (target - ch_min_u64(target, aside)) / s->cfg.zone_bytes;
+    return ch_max_u64(target, ch_div_up(least, s->cfg.zone_bytes)) + STORE_OPEN_ZONES;
 }
 
 int
@@ -75,16 +82,13 @@ int
 oop_back_reserve(struct store *s)
 {
     uint32_t found = 0;
-    struct zone_info info;
+    zone_id z = 0;
 
     if (!s->cfg.growable)
         return 0;
-    for (zone_id z = 0; z < zone_count(s->zones) && found < s->reserve; z++) {
+    for (; found < s->reserve && zone_next_free(s->zones, z, &z) == 0; z++) {
         int rc;
 
-        zone_info(s->zones, z, &info);
-        if (info.state != ZONE_FREE)
-            continue;
         found++;
         if ((s->flags[z] & STORE_ZONE_BACKED) != 0)
             continue;

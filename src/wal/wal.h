@@ -51,8 +51,8 @@ struct wal_ticket {
  * be appended under this ticket). Waits while the buffer or the ring is too full: it then flushes itself
  * where that helps, and calls nothing upward: who must make room is woken through wal_pressure().
  * SYSTEM never waits for the ring: EFULL, since what it holds up is what a checkpoint needs to cut the log.
- * EFAILED after a failed write; EFULL when wal_set_full() says waiting is pointless; EBATCHSIZE when even an empty
- * log or buffer would be too small. */
+ * EFAILED after a failed write, or when room is short after wal_set_uncut(); EFULL when wal_set_full() says waiting is
+ * pointless; EBATCHSIZE when even an empty log or buffer would be too small. */
 CH_NODISCARD int wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_ticket *t);
 /* Gives the rest of the ticket back. A zeroed ticket is fine, and so is one that is used up. */
 void wal_release(struct wal *w, struct wal_ticket *t);
@@ -85,6 +85,9 @@ bool wal_pressure(struct wal *w, unsigned percent, uint64_t ns);
 void wal_wake(struct wal *w);
 /* Waiting user reservations return EFULL while set. */
 void wal_set_full(struct wal *w, bool full);
+/* Nobody will cut the log any more (the checkpoints have failed): from now on reservations that would wait for it return
+ * EFAILED. */
+void wal_set_uncut(struct wal *w);
 struct wal_counts {
     uint64_t flushes, records, record_bytes[CH_CAUSES], padding_bytes;
 };

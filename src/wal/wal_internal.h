@@ -80,6 +80,7 @@ struct wal {
     uint64_t flush_finished;
     bool failed; /* sticky */
     bool full;
+    bool uncut; /* wal_set_uncut() */
     bool woken;
     unsigned pressure_waiters;
     uint64_t pressure_blocks; /* they want to know when use exceeds this */

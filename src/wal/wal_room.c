@@ -118,6 +118,8 @@ room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
 
         if (w->failed)
             rc = wal_fail_again(w);
+        else if (!ring && c == WAL_USER && w->uncut)
+            rc = CH_FAIL(COHORT_EFAILED, "log: full, and nobody cuts it any more");
         else if (!ring && c == WAL_USER && w->full)
             rc = CH_FAIL(COHORT_EFULL, "log: %" PRIu64 " bytes wait, nothing to cut", bytes);
         else if (!ring && c == WAL_SYSTEM)
@@ -221,6 +223,15 @@ wal_set_full(struct wal *w, bool full)
 {
     rt_lock(&w->lock);
     w->full = full;
+    wal_room_changed(w);
+    rt_unlock(&w->lock);
+}
+
+void
+wal_set_uncut(struct wal *w)
+{
+    rt_lock(&w->lock);
+    w->uncut = true;
     wal_room_changed(w);
     rt_unlock(&w->lock);
 }

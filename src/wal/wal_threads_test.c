@@ -206,19 +206,21 @@ test_room_is_made(struct zt *t)
     rig_fini(&r);
 }
 
-/* Goal: nobody stays asleep: waiting users leave with EFULL when told so, all others with EFAILED when the log fails. */
+/* Goal: nobody stays asleep: waiting users leave with EFULL or, when nobody cuts the log any more, EFAILED as they are told,
+ * all others with EFAILED when the log fails. */
 static void
 test_waiters_leave(struct zt *t)
 {
     struct dev_fault_plan plan = {.code = COHORT_EIO, .fail_forever = true};
-    bool full = zt_below(t, 2) == 0;
+    uint64_t how = zt_below(t, 3);
+    bool full = how == 0, uncut = how == 1;
     uint64_t began;
     struct worker ks[THREADS];
     struct wal_ticket hold = {0};
     struct rig r;
 
     rig_init(t, &r, DRIVE, RING, RING);
-    if (!full)
+    if (!full && !uncut)
         ZT_OK(t, wal_reserve(r.wal, WAL_SYSTEM, 100, &hold));
     workers_start(t, &r, ks, 1000, 3000, 1);
     began =
@@ -227,6 +229,8 @@ test_waiters_leave(struct zt *t)
     ZT_CHECK(t, rt_now_ns() - began < WAIT_NS / 2);
     if (full) {
         wal_set_full(r.wal, true);
+    } else if (uncut) {
+        wal_set_uncut(r.wal);
     } else {
         plan.fail_nth[DEV_WRITE] = 1;
         dev_fault_set(r.dev, &plan);
