@@ -269,15 +269,15 @@ void
 format_root(struct format *f)
 {
     static const struct format_field fields[] = {
-        {4, 'c', "crc"},          {4, 'u', "version"},      {8, 't', "magic"},
-        {8, 'u', "sequence"},     {8, 'x', "database_id"},  {4, 'u', "preset"},
-        {4, 'u', "codec"},        {8, 'u', "device_bytes"}, {8, 'u', "log_base"},
-        {8, 'u', "log_bytes"},    {8, 'u', "zones_base"},   {8, 'u', "zone_bytes"},
-        {4, 'u', "zones"},        {4, 'u', "epoch"},        {4, 'u', "epoch_min"},
-        {4, 'u', "flags"},        {8, 'u', "epoch_start"},  {8, 'u', "cut"},
-        {8, 'u', "map_start"},    {8, 'u', "checkpoint"},   {8, 'u', "map_pages"},
-        {8, 'u', "zone_pages"},   {8, 'u', "page_high"},    {8, 'u', "unit_bytes"},
-        {4, 'u', "extent_count"}, {4, 'z', "zero"},         {8, 'x', "digest_map"},
+        {4, 'c', "crc"},          {4, 'u', "version"},       {8, 't', "magic"},
+        {8, 'u', "sequence"},     {8, 'x', "database_id"},   {4, 'u', "preset"},
+        {4, 'u', "codec"},        {8, 'u', "device_bytes"},  {8, 'u', "log_base"},
+        {8, 'u', "log_bytes"},    {8, 'u', "zones_base"},    {8, 'u', "zone_bytes"},
+        {4, 'u', "zones"},        {4, 'u', "epoch"},         {4, 'u', "epoch_min"},
+        {4, 'u', "flags"},        {8, 'u', "epoch_start"},   {8, 'u', "cut"},
+        {8, 'u', "map_start"},    {8, 'u', "checkpoint"},    {8, 'u', "map_pages"},
+        {8, 'u', "zone_pages"},   {8, 'u', "page_high"},     {8, 'u', "unit_bytes"},
+        {4, 'u', "extent_count"}, {4, 'u', "inplace_zones"}, {8, 'x', "digest_map"},
         {8, 'x', "digest_zones"}, {72, 'z', "zero"},
     };
     uint64_t extents = ch_min_u64(ch_get32(f->data + 160), META_EXTENTS_MAX);

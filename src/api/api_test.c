@@ -368,17 +368,14 @@ test_open_errors(struct zt *t)
     ZT_STATUS(t, cohort_open(path, &o, &db), COHORT_EMAGIC);
 }
 
+/* Changes both root records of a closed database, checksums right again. */
 static void
-test_newer_format(struct zt *t)
+edit_roots(struct zt *t, const char *dir, void (*edit)(struct meta_root *r))
 {
-    const char *dir = zt_tmpdir(t);
     char file[600];
     uint8_t block[4096] = {0};
     struct meta_root r;
-    struct cohort_options o;
-    cohort_db *db = open_at(t, dir, "cohort");
 
-    ZT_OK(t, cohort_close(db));
     (void)snprintf(file, sizeof(file), "%s/cohort.db", dir);
     for (int slot = 0; slot < 2; slot++) {
         int fd = open(file, O_RDONLY);
@@ -388,12 +385,59 @@ test_newer_format(struct zt *t)
         ZT_CHECK(t, close(fd) == 0);
         if (meta_root_decode(block, &r) != 0)
             continue;
-        r.format_version = META_VERSION + 1;
+        edit(&r);
         meta_root_encode(&r, block);
         write_file(t, file, (uint64_t)slot * META_ROOT_BYTES / 2, block, sizeof(block));
     }
-    small_options(t, &o, "cohort");
-    ZT_STATUS(t, cohort_open(dir, &o, &db), COHORT_EVERSION);
+}
+
+static void
+edit_version(struct meta_root *r)
+{
+    r->format_version = META_VERSION + 1;
+}
+
+static void
+edit_codec(struct meta_root *r)
+{
+    r->codec = 9;
+}
+
+static void
+edit_preset(struct meta_root *r)
+{
+    r->preset = 77;
+}
+
+static void
+edit_map_start(struct meta_root *r)
+{
+    r->map_start = UINT64_C(1) << 62;
+}
+
+static void
+test_newer_format(struct zt *t)
+{
+    static const struct {
+        void (*edit)(struct meta_root *r);
+        int want;
+    } edits[] = {{edit_version, COHORT_EVERSION},
+                 {edit_codec, COHORT_EVERSION},
+                 {edit_preset, COHORT_EVERSION},
+                 {edit_map_start, COHORT_ELOG}};
+
+    for (size_t k = 0; k < CH_ARRAY_LEN(edits); k++) {
+        char dir[512];
+        struct cohort_options o;
+        cohort_db *db;
+
+        (void)snprintf(dir, sizeof(dir), "%s/%zu", zt_tmpdir(t), k);
+        db = open_at(t, dir, "cohort");
+        ZT_OK(t, cohort_close(db));
+        edit_roots(t, dir, edits[k].edit);
+        small_options(t, &o, "cohort");
+        ZT_STATUS(t, cohort_open(dir, &o, &db), edits[k].want);
+    }
 }
 
 /* Goal: flipped bytes anywhere give a named error or the right data, never wrong data or a crash.

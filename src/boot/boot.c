@@ -137,6 +137,10 @@ match_options(const struct db *db)
 {
     const struct meta_root *r = &db->root;
 
+    if (r->preset > COHORT_PRESET_OOP_PACK || r->codec > PACK_ZSTD)
+        return CH_FAIL(COHORT_EVERSION,
+                       "%s: preset %" PRIu32 " or codec %" PRIu32 " is of a newer version",
+                       dev_name(db->dev), r->preset, r->codec);
     if (db->opts.preset != COHORT_PRESET_COHORT && db->opts.preset != r->preset)
         return CH_FAIL(COHORT_EMISMATCH,
                        "%s: created with another preset (%" PRIu32 ", not %" PRIu64 ")",
@@ -355,6 +359,10 @@ step_log(struct db *db)
 
     if (!db->fresh) {
         rc = recover_pass_map(db, &cfg.start);
+        if (rc == 0 && db->root.map_start > cfg.start)
+            rc = CH_FAIL(COHORT_ELOG,
+                         "log: ends at LSN %" PRIu64 ", the root says %" PRIu64 " at least",
+                         cfg.start, db->root.map_start);
         if (rc != 0)
             return rc;
         /* R10: what stands behind the tail must never be read again. The flush inside also makes durable what pass 1

@@ -414,7 +414,7 @@ open_contents(struct sim_drive *s, const char *file, unsigned flags)
         return CH_FAIL(errno == EWOULDBLOCK ? COHORT_EBUSY : COHORT_EIO, "%s: lock", s->name);
     if (fstat(s->fd, &st) != 0)
         return CH_FAIL(COHORT_EIO, "%s: fstat", s->name);
-    if ((uint64_t)st.st_size > s->bytes) {
+    if (st.st_size != 0 && (uint64_t)st.st_size != s->bytes) {
         errno = 0;
         return CH_FAIL(COHORT_EMISMATCH, "%s: file of %jd bytes for a drive of %" PRIu64, s->name,
                        (intmax_t)st.st_size, s->bytes);
