@@ -309,6 +309,7 @@ checkpoint_thread(void *arg)
     struct db *db = arg;
 
     while (!atomic_load_explicit(&db->stop, memory_order_acquire)) {
+        lsn_t cut = wal_cut(db->wal);
         int rc;
 
         if (!wal_pressure(db->wal, (unsigned)db->opts.checkpoint_percent, CKPT_WAIT_NS))
@@ -316,9 +317,9 @@ checkpoint_thread(void *arg)
         if (atomic_load_explicit(&db->stop, memory_order_acquire))
             break;
         rc = boot_checkpoint(db, false);
-        if (rc == 0)
+        if (rc == 0 && wal_cut(db->wal) > cut)
             continue;
-        if (cohort_class_of(rc) != COHORT_CLASS_NO_SPACE) {
+        if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_NO_SPACE) {
             boot_set_error(db, rc);
             return;
         }

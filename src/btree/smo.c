@@ -435,7 +435,7 @@ bt_merge(struct bt *t, struct bt_slice key)
      * page in it. */
     for (unsigned i = 0; rc == 0 && did && i < MERGES_MAX; i++) {
         did = false;
-        rc = wal_reserve(t->wal, WAL_USER, WAL_RECORD_HEADER + CHANGE_BYTES_MAX, &ticket);
+        rc = wal_reserve(t->wal, WAL_SHRINK, WAL_RECORD_HEADER + CHANGE_BYTES_MAX, &ticket);
         if (rc != 0)
             break;
         rt_lock(&t->smo);

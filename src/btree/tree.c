@@ -378,7 +378,7 @@ bt_write(struct bt *t, const struct bt_op *op, lsn_t *lsn)
     for (;;) {
         rc = buf_admit(t->buf, op->kind != BT_DEL);
         if (rc == 0)
-            rc = wal_reserve(t->wal, WAL_USER,
+            rc = wal_reserve(t->wal, op->kind == BT_DEL ? WAL_SHRINK : WAL_USER,
                              WAL_RECORD_HEADER + CHANGE_HEAD + CHANGE_GROUP + CHANGE_OP +
                                  op->key.bytes + value_bytes,
                              &ticket);

@@ -57,7 +57,7 @@ sync_init(struct wal *w)
     rt_cond_init(&w->done);
     rt_cond_init(&w->room);
     rt_cond_init(&w->press);
-    for (int c = 0; c < 2; c++)
+    for (int c = 0; c < WAL_CLASSES; c++)
         w->waiting_end[c] = &w->waiting[c];
 }
 
@@ -101,7 +101,7 @@ wal_destroy(struct wal *w)
 {
     if (w == NULL)
         return;
-    CH_ASSERT(!w->busy && w->waiting[0] == NULL && w->waiting[1] == NULL);
+    CH_ASSERT(!w->busy && !wal_anyone_waits(w));
     if (w->queue != NULL)
         dev_queue_put(w->queue);
     ch_free_aligned(w->buf);

@@ -42,7 +42,9 @@ size_t wal_memory(const struct wal *w);
 /* Who asks for room (R11): SYSTEM (MAP records, checkpoint, undo) may use all of the ring. */
 enum wal_class {
     WAL_USER,
-    WAL_SYSTEM
+    WAL_SHRINK, /* deletes and merges: half of what lies between the users' share and the system's is theirs alone */
+    WAL_SYSTEM,
+    WAL_CLASSES
 };
 struct wal_ticket {
     uint64_t bytes, pads;

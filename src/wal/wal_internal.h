@@ -72,8 +72,8 @@ struct wal {
     uint64_t granted;    /* bytes that outstanding tickets may still append */
     uint64_t pads;       /* blocks that they hold against padding */
     uint64_t meta_bytes; /* of META records above `sealed` */
-    struct wal_waiter *waiting[2],
-        **waiting_end[2]; /* by enum wal_class, first come first served */
+    struct wal_waiter *waiting[WAL_CLASSES],
+        **waiting_end[WAL_CLASSES]; /* by enum wal_class, first come first served */
 
     bool busy;              /* a leader works */
     uint64_t flush_started; /* numbers of device flushes, for wal_flush_force() */
@@ -88,6 +88,15 @@ struct wal {
     struct wal_counts counts;
     char fail_text[WAL_FAIL_TEXT]; /* of the first failure */
 };
+
+static inline bool
+wal_anyone_waits(const struct wal *w)
+{
+    for (int c = 0; c < WAL_CLASSES; c++)
+        if (w->waiting[c] != NULL)
+            return true;
+    return false;
+}
 
 /* All with w->lock held. */
 uint64_t wal_active_bytes(const struct wal *w); /* payload bytes in [sealed, pos) */

@@ -2,7 +2,8 @@
  *
  * A reservation is granted when W3 and W4 (wal.c) hold with it: then nothing that the holder does
  * later can wait or overwrite. Reservations of a class are served in the order they came, so that
- * a large one is not starved; WAL_SYSTEM ones do not queue behind WAL_USER ones.
+ * a large one is not starved; those of one class do not queue behind another's. Deletes and merges have a share that
+ * other users' writes cannot take (R11): a full database can be emptied.
  *
  * What a waiter needs and who provides it:
  *   buffer, with appended bytes   a flush, which the waiter leads itself
@@ -47,7 +48,7 @@ wal_buf_blocks_used(const struct wal *w, uint64_t more_bytes)
 void
 wal_room_changed(struct wal *w)
 {
-    if (w->waiting[WAL_USER] != NULL || w->waiting[WAL_SYSTEM] != NULL)
+    if (wal_anyone_waits(w))
         rt_broadcast(&w->room);
     if (w->pressure_waiters > 0 &&
         (w->ring_waiters > 0 || wal_ring_blocks_used(w, 0, 0) > w->pressure_blocks))
@@ -57,7 +58,16 @@ wal_room_changed(struct wal *w)
 static uint64_t
 class_blocks(const struct wal *w, enum wal_class c)
 {
-    return c == WAL_USER ? w->user_blocks : w->system_blocks;
+    switch (c) {
+    case WAL_USER:
+        return w->user_blocks;
+    case WAL_SHRINK:
+        return (w->user_blocks + w->system_blocks) / 2;
+    case WAL_SYSTEM:
+    case WAL_CLASSES:
+        break;
+    }
+    return w->system_blocks;
 }
 
 static bool
@@ -118,9 +128,9 @@ room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
 
         if (w->failed)
             rc = wal_fail_again(w);
-        else if (!ring && c == WAL_USER && w->uncut)
+        else if (!ring && c != WAL_SYSTEM && w->uncut)
             rc = CH_FAIL(COHORT_EFAILED, "log: full, and nobody cuts it any more");
-        else if (!ring && c == WAL_USER && w->full)
+        else if (!ring && c != WAL_SYSTEM && w->full)
             rc = CH_FAIL(COHORT_EFULL, "log: %" PRIu64 " bytes wait, nothing to cut", bytes);
         else if (!ring && c == WAL_SYSTEM)
             rc = CH_FAIL(COHORT_EFULL, "log: no room for %" PRIu64 " bytes of the system", bytes);
