@@ -96,8 +96,10 @@ waiter_leave(struct wal *w, enum wal_class c, struct wal_waiter *me)
 {
     struct wal_waiter **p = &w->waiting[c];
 
-    while (*p != me)
+    while (*p != me) {
+        CH_ASSERT(*p != NULL);
         p = &(*p)->next;
+    }
     *p = me->next;
     if (me->next == NULL)
         w->waiting_end[c] = p;
