@@ -419,8 +419,8 @@ pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry,
         item_prepare(p, &items[i], &p->src[i]);
     items_fit(p, items, n);
     plan->slot_count = bins_choose(p, n, carry);
-    if (plan->slot_count >
-        p->max_items) { /* many stored images: the caller's to copy as they stand */
+    /* Many stored images: the caller's to copy as they stand. */
+    if (plan->slot_count > p->max_items) {
         plan->slots = NULL;
         return;
     }

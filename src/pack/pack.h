@@ -52,8 +52,8 @@ struct pack_item {
 };
 
 struct pack_plan {
-    uint8_t *
-        slots; /* slot_count x 4096, aligned; owned by the packer, valid until its next build; NULL: too many */
+    /* slot_count x 4096, aligned; owned by the packer, valid until its next build; NULL: too many */
+    uint8_t *slots;
     uint32_t slot_count;
     uint64_t image_total; /* sum of item.bytes over stored items */
     uint32_t stored;      /* items not carried */

@@ -377,8 +377,8 @@ store_verify(struct store *s, void (*report)(void *arg, const char *line), void 
     if (v.live == NULL || v.taken == NULL || v.buf == NULL) {
         finding(&v, "out of memory: nothing was verified");
     } else {
-        rt_lock(
-            &s->lock); /* GC, which goes on in an idle database, would move pages between the counts */
+        /* GC, which goes on in an idle database, would move pages between the counts. */
+        rt_lock(&s->lock);
         verify_pages(&v);
         for (uint64_t first = 0; first < slots; first += VERIFY_SLOTS)
             verify_overlaps(&v, base + first);
