@@ -116,8 +116,7 @@ resolve(const char *where, bool create, char **path)
         if (!create)
             return CH_FAIL(COHORT_ENODB, "%s: no such directory or device", where);
         if (mkdir(where, 0777) != 0)
-            return CH_FAIL(errno == ENOENT ? COHORT_ENODB : COHORT_EIO,
-                           "%s: can't make the directory", where);
+            return CH_FAIL(COHORT_EIO, "%s: can't make the directory", where);
     } else if (S_ISBLK(st.st_mode)) {
         (void)snprintf(*path, n, "%s", where);
         return 0;
