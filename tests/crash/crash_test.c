@@ -39,18 +39,9 @@ is_deleted(unsigned key, uint32_t version)
 }
 
 static size_t
-make_value(unsigned key, uint32_t version, uint8_t *out)
+make_value(unsigned id, uint32_t version, uint8_t *out)
 {
-    struct ch_prng p;
-    size_t n;
-
-    ch_prng_init(&p, (uint64_t)key << 32 | version);
-    n = 8 + ch_prng_below(&p, VALUE_MAX - 8);
-    memset(out, (int)('a' + key % 26), n);
-    ch_put32(out, key);
-    ch_put32(out + 4, version);
-    ch_prng_fill(&p, out + 8, (n - 8) / 2);
-    return n;
+    return zt_value(id, version, VALUE_MAX, out);
 }
 
 static size_t

@@ -49,16 +49,7 @@ is_deleted(unsigned group, uint32_t version)
 static size_t
 make_value(unsigned id, uint32_t version, uint8_t *out)
 {
-    struct ch_prng p;
-    size_t n;
-
-    ch_prng_init(&p, (uint64_t)id << 32 | version);
-    n = 8 + ch_prng_below(&p, VALUE_MAX - 8);
-    memset(out, (int)('a' + id % 26), n);
-    ch_put32(out, id);
-    ch_put32(out + 4, version);
-    ch_prng_fill(&p, out + 8, (n - 8) / 2);
-    return n;
+    return zt_value(id, version, VALUE_MAX, out);
 }
 
 static size_t

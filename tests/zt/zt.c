@@ -222,3 +222,18 @@ zt_main(int argc, char **argv, const char *suite, const struct zt_case *cases, s
            failed);
     return failed == 0 ? 0 : 1;
 }
+
+size_t
+zt_value(uint32_t id, uint32_t version, size_t max, uint8_t *out)
+{
+    struct ch_prng p;
+    size_t n;
+
+    ch_prng_init(&p, (uint64_t)id << 32 | version);
+    n = 8 + ch_prng_below(&p, max - 8);
+    memset(out, (int)('a' + id % 26), n);
+    ch_put32(out, id);
+    ch_put32(out + 4, version);
+    ch_prng_fill(&p, out + 8, (n - 8) / 2);
+    return n;
+}

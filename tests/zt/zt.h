@@ -41,6 +41,9 @@ zt_below(struct zt *t, uint64_t n)
 const char *zt_tmpdir(struct zt *t);
 /* COHORT_RUNS_PERCENT, 100 when it is not set; for programs with a main of their own. */
 unsigned zt_runs_percent(void);
+/* A value that is a function of (id, version): 8 to max - 1 bytes, both numbers in front, half of the rest incompressible.
+ * Returns its length. */
+size_t zt_value(uint32_t id, uint32_t version, size_t max, uint8_t *out);
 /* argv[1..] = names of cases to run, all by default. Ends with "N passed, N failed"; returns main's
  * exit code. */
 int zt_main(int argc, char **argv, const char *suite, const struct zt_case *cases, size_t n);
