@@ -481,12 +481,13 @@ test_array_crashes(struct zt *t)
 {
     static struct array_rig r;
     static struct model next;
+    uint64_t top = 0; /* number of any checkpoint tried so far */
 
     array_rig_init(t, &r);
     for (int i = 0; i < 30; i++) {
         struct dev_fault_plan plan = {.code = COHORT_EIO, .fail_forever = true};
         struct visit v = {.t = t, .m = &r.m};
-        uint64_t old = r.root.sequence, highest = meta_array_highest(r.a);
+        uint64_t old = r.root.sequence;
         int rc;
 
         if (zt_below(t, 3) == 0)
@@ -494,6 +495,7 @@ test_array_crashes(struct zt *t)
         else if (zt_below(t, 2) == 0)
             plan.fail_nth[DEV_FLUSH] = 1 + zt_below(t, 2);
         dev_fault_set(r.d, &plan);
+        top = ch_max_u64(top, meta_array_highest(r.a) + 1);
         rc = checkpoint(t, &r, zt_below(t, 8), &next);
         ZT_CHECK(t, rc == 0 || rc == COHORT_EIO);
         if (rc == 0 && zt_below(t, 2) == 0)
@@ -507,7 +509,8 @@ test_array_crashes(struct zt *t)
             r.m = next;
         ZT_OK(t, array_reload(&r, visit_page, &v));
         ZT_CHECK(t, v.next == r.m.pages && meta_array_highest(r.a) >= r.root.checkpoint);
-        ZT_CHECK(t, meta_array_highest(r.a) <= highest + 1);
+        /* Not the last one's: an extent that a failed checkpoint had added comes back with what that wrote. */
+        ZT_CHECK(t, meta_array_highest(r.a) <= top);
         ZT_CHECK(t, meta_array_digest(r.a, 0) == r.root.digest[META_MAP]);
     }
     array_rig_fini(&r);
