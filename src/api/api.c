@@ -158,7 +158,6 @@ COHORT_API int
 cohort_open(const char *where, const struct cohort_options *o, cohort_db **out)
 {
     struct cohort_options opts;
-    struct cohort_db *db = NULL;
     struct dev *dev = NULL;
     char *path = NULL;
     char *trace = NULL;
@@ -187,19 +186,9 @@ cohort_open(const char *where, const struct cohort_options *o, cohort_db **out)
     rc = decide_create(dev, &opts, &create);
     if (rc != 0)
         goto out;
-    db = calloc(1, sizeof(*db));
-    if (db == NULL) {
-        rc = CH_FAIL(COHORT_ENOMEM, "database handle");
-        goto out;
-    }
-    rc = boot_open(dev, &opts, create, &db->db);
+    rc = api_open_dev(dev, &opts, create, out);
     dev = NULL; /* taken */
-    if (rc == 0) {
-        *out = db;
-        db = NULL;
-    }
 out:
-    free(db);
     dev_close(dev);
     free(path);
     free(trace);

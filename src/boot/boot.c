@@ -213,6 +213,17 @@ array_zones(const struct db *db, uint64_t pages)
     return ch_div_up(pages * 2 * CH_PAGE_BYTES, db->root.zone_bytes);
 }
 
+/* In place: zones that each array takes, sized at creation for all that the device may hold. */
+static void
+inplace_array_zones(const struct db *db, uint64_t *map_zones, uint64_t *table_zones)
+{
+    uint64_t slots = db->root.zone_bytes / CH_PAGE_BYTES;
+    uint32_t zmax = zones_max(db);
+
+    *map_zones = array_zones(db, ch_div_up(zmax * slots, MAP_PAGE_ENTRIES) + 1);
+    *table_zones = array_zones(db, zmax / 64 + 1);
+}
+
 /* In place, everything is laid out at creation: double-write area, extents, home slots. */
 static void
 inplace_layout(const struct db *db, uint32_t *first_zone, uint64_t *pages_max)
@@ -220,15 +231,12 @@ inplace_layout(const struct db *db, uint32_t *first_zone, uint64_t *pages_max)
     uint64_t slots = db->root.zone_bytes / CH_PAGE_BYTES;
     uint32_t zmax = zones_max(db);
     uint64_t dbl = store_inplace_dblwr_zones(db->root.zone_bytes);
-    uint64_t ext;
+    uint64_t map_zones = db->root.extent_count; /* of both, once it exists */
+    uint64_t table_zones = 0;
 
-    if (!db->fresh) {
-        ext = db->root.extent_count;
-    } else {
-        ext = array_zones(db, ch_div_up(zmax * slots, MAP_PAGE_ENTRIES) + 1) +
-              array_zones(db, zmax / 64 + 1);
-    }
-    *first_zone = (uint32_t)(dbl + ext);
+    if (db->fresh)
+        inplace_array_zones(db, &map_zones, &table_zones);
+    *first_zone = (uint32_t)(dbl + map_zones + table_zones);
     *pages_max = zmax > *first_zone ? (zmax - *first_zone) * slots : 1;
 }
 
@@ -313,12 +321,11 @@ step_arrays(struct db *db)
     for (int i = 0; rc == 0 && i < META_ARRAYS; i++)
         rc = meta_array_create(db->dev, (enum meta_array_id)i, &db->root, &db->arrays[i]);
     if (rc == 0 && db->fresh && boot_is_inplace(db)) {
-        uint64_t slots = db->root.zone_bytes / CH_PAGE_BYTES;
-        uint64_t map_zones =
-            array_zones(db, ch_div_up(zones_max(db) * slots, MAP_PAGE_ENTRIES) + 1);
-        uint64_t zone_zones = array_zones(db, zones_max(db) / 64 + 1);
+        uint64_t map_zones;
+        uint64_t table_zones;
 
-        for (uint64_t i = 0; rc == 0 && i < map_zones + zone_zones; i++) {
+        inplace_array_zones(db, &map_zones, &table_zones);
+        for (uint64_t i = 0; rc == 0 && i < map_zones + table_zones; i++) {
             zone_id z;
 
             rc = zone_take_meta(store_zones(db->store), &z);
