@@ -122,9 +122,12 @@ int bench_commit(struct tool *t, int argc, char **argv);
 int bench_memory(struct tool *t, int argc, char **argv);
 int bench_space(struct tool *t, int argc, char **argv);
 int bench_table1(struct tool *t, int argc, char **argv);
+int bench_txn(struct tool *t, int argc, char **argv);
 int bench_demo(struct tool *t, int argc, char **argv);
 int bench_compare_lmdb(struct tool *t, int argc, char **argv);
 int bench_compare_fio(struct tool *t, int argc, char **argv);
+int bench_tpcc(struct tool *t, int argc, char **argv);
+int bench_compare_tpcc(struct tool *t, int argc, char **argv);
 
 /* Point reads at `theta` from all threads for `seconds`; r as in bench_run(). */
 CH_NODISCARD int bench_run_reads(struct bench *b, double seconds, struct bench_result *r);

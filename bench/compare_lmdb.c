@@ -9,13 +9,10 @@
 
 #ifdef COHORT_BENCH_LMDB
 
-#include <errno.h>
-#include <lmdb.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "bench/gen.h"
+#include "bench/lmdb_side.h"
 #include "bench/zipf.h"
 #include "rt/rt.h"
 
@@ -23,16 +20,9 @@ enum {
     ROUNDS_MAX = 101
 };
 
-struct lmdb {
-    MDB_env *env;
-    MDB_dbi dbi;
-    char dir[4096 + 16];
-    bool made;
-};
-
 struct reader {
     struct rt_thread thread;
-    struct lmdb *m;
+    struct lmdb_side *m;
     const struct bench *b;
     const struct zipf *zipf;
     struct ch_prng rng;
@@ -50,85 +40,6 @@ struct compare {
     uint64_t rounds;
     struct side ours[ROUNDS_MAX], theirs[ROUNDS_MAX];
 };
-
-static int
-lmdb_fail(const struct lmdb *m, const char *what, int rc)
-{
-    return CH_FAIL(COHORT_EIO, "LMDB %s: %s: %s", m->dir, what, mdb_strerror(rc));
-}
-
-static int
-lmdb_open(struct lmdb *m, const struct bench *b)
-{
-    uint64_t bytes = ch_max_u64(b->pages_loaded * CH_PAGE_BYTES * 4, UINT64_C(64) << 20);
-    int rc;
-
-    snprintf(m->dir, sizeof(m->dir), "%s/lmdb-compare", b->c.device);
-    if (mkdir(m->dir, 0777) != 0)
-        return CH_FAIL(COHORT_EIO, "mkdir %s: %s", m->dir, strerror(errno));
-    m->made = true;
-    rc = mdb_env_create(&m->env);
-    if (rc == 0)
-        rc = mdb_env_set_mapsize(m->env, bytes);
-    if (rc == 0)
-        rc = mdb_env_set_maxreaders(m->env, BENCH_THREADS_MAX + 8);
-    if (rc == 0)
-        rc = mdb_env_open(m->env, m->dir, MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD, 0666);
-    return rc == 0 ? 0 : lmdb_fail(m, "open", rc);
-}
-
-static void
-lmdb_close(struct lmdb *m)
-{
-    char path[sizeof(m->dir) + 16];
-
-    mdb_env_close(m->env);
-    if (!m->made)
-        return;
-    snprintf(path, sizeof(path), "%s/data.mdb", m->dir);
-    unlink(path);
-    snprintf(path, sizeof(path), "%s/lock.mdb", m->dir);
-    unlink(path);
-    rmdir(m->dir);
-}
-
-/* Copies every entry, in key order. */
-static int
-lmdb_fill(struct lmdb *m, cohort_db *db)
-{
-    cohort_cursor *c = NULL;
-    struct cohort_slice k, v;
-    MDB_txn *txn = NULL;
-    int rc, merr;
-
-    rc = cohort_cursor_open(db, &c);
-    if (rc != 0)
-        return rc;
-    merr = mdb_txn_begin(m->env, NULL, 0, &txn);
-    if (merr == 0)
-        merr = mdb_dbi_open(txn, NULL, 0, &m->dbi);
-    for (rc = cohort_cursor_first(c); rc == 0 && merr == 0; rc = cohort_cursor_next(c)) {
-        MDB_val mk, mv;
-
-        rc = cohort_cursor_entry(c, &k, &v);
-        if (rc != 0)
-            break;
-        mk = (MDB_val){.mv_size = k.bytes};
-        mv = (MDB_val){.mv_size = v.bytes};
-        memcpy(&mk.mv_data, &k.data, sizeof(k.data)); /* LMDB does not take pointers to const */
-        memcpy(&mv.mv_data, &v.data, sizeof(v.data));
-        merr = mdb_put(txn, m->dbi, &mk, &mv, MDB_APPEND);
-    }
-    if (merr == 0 && rc == COHORT_NOTFOUND) {
-        merr = mdb_txn_commit(txn);
-        txn = NULL;
-        rc = 0;
-    }
-    if (txn != NULL)
-        mdb_txn_abort(txn);
-    cohort_cursor_close(c);
-    return merr != 0 ? lmdb_fail(m, "load", merr) : rc;
-}
 
 static void
 reader_main(void *arg)
@@ -161,7 +72,7 @@ reader_main(void *arg)
 }
 
 static int
-lmdb_round(struct lmdb *m, const struct bench *b, const struct zipf *z, struct reader *readers,
+lmdb_round(struct lmdb_side *m, const struct bench *b, const struct zipf *z, struct reader *readers,
            struct side *out)
 {
     _Atomic bool stop;
@@ -189,11 +100,11 @@ lmdb_round(struct lmdb *m, const struct bench *b, const struct zipf *z, struct r
     }
     out->ops_per_s = (double)ops * 1e9 / (double)(rt_now_ns() - from);
     out->cpu_us = (double)(rt_cpu_ns() - cpu) / 1e3 / (double)ch_max_u64(ops, 1);
-    return rc != 0 ? rc : merr != 0 ? lmdb_fail(m, "read", merr) : 0;
+    return rc != 0 ? rc : merr != 0 ? lmdb_side_fail(m, "read", merr) : 0;
 }
 
 static int
-compare_rounds(struct bench *b, struct lmdb *m, struct compare *c)
+compare_rounds(struct bench *b, struct lmdb_side *m, struct compare *c)
 {
     struct reader *readers = calloc(b->c.threads, sizeof(*readers));
     struct zipf z;
@@ -283,7 +194,7 @@ bench_compare_lmdb(struct tool *t, int argc, char **argv)
 {
     struct bench_config c;
     struct bench b = {0};
-    struct lmdb m = {0};
+    struct lmdb_side m = {0};
     struct compare r = {.rounds = 5};
     const struct arg extra[] = {
         {"rounds", 0, ARG_U64, &r.rounds, NULL, "Rounds of --seconds each (5)."},
@@ -306,14 +217,14 @@ bench_compare_lmdb(struct tool *t, int argc, char **argv)
     if (rc == 0)
         rc = bench_prepare(&b);
     if (rc == 0)
-        rc = lmdb_open(&m, &b);
+        rc = lmdb_side_open(&m, &b);
     if (rc == 0)
-        rc = lmdb_fill(&m, b.db);
+        rc = lmdb_side_fill(&m, b.db);
     if (rc == 0)
         rc = compare_rounds(&b, &m, &r);
     if (rc == 0)
         rc = report_compare(&b, &r);
-    lmdb_close(&m);
+    lmdb_side_close(&m);
     return bench_fini(&b, rc);
 }
 

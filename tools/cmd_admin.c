@@ -63,6 +63,8 @@ info_json(const struct tool *t, const struct cohort_stats *s)
         {"space_bytes", s->space_bytes},
         {"live_bytes", s->live_bytes},
         {"pages", s->pages},
+        {"trees", s->trees},
+        {"transactions_prepared", s->transactions_prepared},
     };
     char text[CH_OPTION_TEXT_BYTES];
     struct json_object *o = json_object_new_object();
@@ -100,7 +102,11 @@ info_text(const struct tool *t, const struct cohort_stats *s)
     printf("log        %" PRIu64 " bytes\n", s->log_bytes);
     printf("capacity   %" PRIu64 " bytes, %" PRIu64 " of them exist\n", s->capacity_bytes,
            s->space_bytes);
-    printf("data       %" PRIu64 " pages, %" PRIu64 " live bytes\n", s->pages, s->live_bytes);
+    printf("data       %" PRIu64 " pages, %" PRIu64 " live bytes, %" PRIu64 " named trees\n",
+           s->pages, s->live_bytes, s->trees);
+    if (s->transactions_prepared > 0)
+        printf("prepared   %" PRIu64 " transactions wait for a decision\n",
+               s->transactions_prepared);
 }
 
 int
@@ -197,6 +203,9 @@ check_json(const struct tool *t, const struct cohort_check_result *r, struct jso
         {"leaf_pages", r->leaf_pages},
         {"inner_pages", r->inner_pages},
         {"leaf_used_bytes", r->leaf_used_bytes},
+        {"ghosts", r->ghosts},
+        {"trees", r->trees},
+        {"large_values", r->large_values},
         {"errors", r->errors},
     };
     struct json_object *o = json_object_new_object();
@@ -225,9 +234,10 @@ check_text(const struct tool *t, const struct cohort_check_result *r)
 
     if (!t->quiet)
         printf("%s: %" PRIu64 " pages, %" PRIu64 " entries, %" PRIu64
-               " leaves %.0f %% full, %" PRIu64 " inner pages, %" PRIu64 " errors\n",
+               " leaves %.0f %% full, %" PRIu64 " inner pages, %" PRIu64 " named trees, %" PRIu64
+               " large values, %" PRIu64 " errors\n",
                t->where, r->pages, r->entries, r->leaf_pages, 100.0 * used, r->inner_pages,
-               r->errors);
+               r->trees, r->large_values, r->errors);
 }
 
 int

@@ -353,14 +353,17 @@ static int
 visit_newer(struct view *v, const struct wal_record *r, void *arg)
 {
     struct newer *n = arg;
+    struct bt_slice groups;
     struct change_reader reader;
     struct change_group g;
     int rc;
 
     (void)v;
-    if (r->type != BT_RECORD_PAGES || r->end <= n->lsn)
+    if (r->type < BT_RECORD_PAGES || r->type > BT_RECORD_UNDO || r->end <= n->lsn)
         return 0;
-    rc = change_open(&reader, r->data, r->bytes);
+    rc = change_groups(r->type, r->data, r->bytes, &groups, NULL);
+    if (rc == 0)
+        rc = change_open(&reader, groups.data, groups.bytes);
     while (rc == 0) {
         rc = change_next(&reader, &g);
         n->records += rc == 0 && g.pid == n->pid;

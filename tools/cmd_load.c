@@ -2,8 +2,8 @@
  *
  * Lines are key, tab, value, newline, with the escapes that `dump` writes (--raw: without), or hex
  * digits with --hex; or JSON objects, one a line, with "key" or "key_hex" and "value" or "value_hex"
- * (--jsonl). Entries are gathered into batches; a batch that
- * touches too many pages for one atomic write (unsorted input) is put entry by entry. Loading
+ * (--jsonl). Into an empty tree entries go through a bulk load as long as their keys ascend; from the first that does
+ * not, and into a tree that holds something, they are gathered and put some hundred in a transaction. Loading
  * is not atomic: after an error the lines before it may be in the database. It is durable at exit 0.
  */
 #include <errno.h>
@@ -24,26 +24,71 @@ struct load_entry {
 struct load {
     struct tool *t;
     cohort_db *db;
+    cohort_tree *tree;
+    const char *tree_name;
+    cohort_bulk *bulk;      /* NULL: transactions */
+    struct tool_bytes last; /* key put into it last; data NULL: none yet */
     FILE *in;
     const char *name;
     bool raw, jsonl;
-    cohort_batch *batch;
     struct tool_bytes text; /* bytes of the gathered entries */
     struct load_entry entries[LOAD_BATCH_ENTRIES];
     unsigned count;
     uint64_t line, loaded, payload, started, reported;
 };
 
+/* The gathered entries from `from` on, in one transaction. */
 static int
-load_one_by_one(struct load *l)
+load_transaction(struct load *l, unsigned from)
+{
+    cohort_txn *txn = NULL;
+    int rc = cohort_begin(l->db, NULL, &txn);
+
+    for (unsigned i = from; i < l->count && rc == 0; i++) {
+        const struct load_entry *e = &l->entries[i];
+
+        rc = cohort_txn_put(txn, l->tree, l->text.data + e->key, e->key_bytes,
+                            l->text.data + e->value, e->value_bytes);
+    }
+    return tool_end(txn, rc);
+}
+
+static int
+load_finish_bulk(struct load *l)
+{
+    cohort_bulk *b = l->bulk;
+
+    l->bulk = NULL;
+    return b != NULL ? cohort_bulk_finish(b) : 0;
+}
+
+static bool
+load_ascends(const struct load *l, const uint8_t *key, size_t bytes)
+{
+    int c;
+
+    if (l->last.data == NULL)
+        return true;
+    c = memcmp(l->last.data, key, ch_min_u64(l->last.bytes, bytes));
+    return c != 0 ? c < 0 : l->last.bytes < bytes;
+}
+
+/* The gathered entries as far as they ascend; *done: how many those were. Ends the bulk load when it was not all. */
+static int
+load_bulk(struct load *l, unsigned *done)
 {
     int rc = 0;
 
-    for (unsigned i = 0; i < l->count && rc == 0; i++) {
-        const struct load_entry *e = &l->entries[i];
+    for (*done = 0; *done < l->count && rc == 0; ++*done) {
+        const struct load_entry *e = &l->entries[*done];
+        const uint8_t *key = l->text.data + e->key;
 
-        rc = cohort_put(l->db, l->text.data + e->key, e->key_bytes, l->text.data + e->value,
-                        e->value_bytes);
+        if (!load_ascends(l, key, e->key_bytes))
+            return load_finish_bulk(l);
+        rc = cohort_bulk_put(l->bulk, key, e->key_bytes, l->text.data + e->value, e->value_bytes);
+        l->last.bytes = 0;
+        if (rc == 0)
+            rc = tool_bytes_add(&l->last, key, e->key_bytes);
     }
     return rc;
 }
@@ -63,21 +108,15 @@ load_progress(struct load *l)
 static int
 load_flush(struct load *l)
 {
+    unsigned done = 0;
     int rc = 0;
 
     if (l->count == 0)
         return 0;
-    cohort_batch_clear(l->batch);
-    for (unsigned i = 0; i < l->count && rc == 0; i++) {
-        const struct load_entry *e = &l->entries[i];
-
-        rc = cohort_batch_put(l->batch, l->text.data + e->key, e->key_bytes,
-                              l->text.data + e->value, e->value_bytes);
-    }
-    if (rc == 0)
-        rc = cohort_write(l->db, l->batch);
-    if (rc == COHORT_EBATCHSIZE)
-        rc = load_one_by_one(l);
+    if (l->bulk != NULL)
+        rc = load_bulk(l, &done);
+    if (rc == 0 && done < l->count)
+        rc = load_transaction(l, done);
     if (rc != 0)
         return rc;
     l->loaded += l->count;
@@ -167,9 +206,9 @@ load_check_entry(const struct load_entry *e)
     if (e->key_bytes > COHORT_KEY_MAX)
         return CH_FAIL(COHORT_EKEYSIZE, "key of %zu bytes, at most %d", e->key_bytes,
                        COHORT_KEY_MAX);
-    if (e->key_bytes + e->value_bytes > COHORT_ENTRY_MAX)
-        return CH_FAIL(COHORT_EVALSIZE, "key and value of %zu bytes, at most %d",
-                       e->key_bytes + e->value_bytes, COHORT_ENTRY_MAX);
+    if (e->value_bytes > COHORT_VALUE_MAX)
+        return CH_FAIL(COHORT_EVALSIZE, "value of %zu bytes, at most %llu", e->value_bytes,
+                       (unsigned long long)COHORT_VALUE_MAX);
     return 0;
 }
 
@@ -214,6 +253,8 @@ load_all(struct load *l)
     if (rc == 0)
         rc = load_flush(l);
     if (rc == 0)
+        rc = load_finish_bulk(l);
+    if (rc == 0)
         rc = cohort_sync(l->db);
     free(line);
     return rc;
@@ -242,6 +283,25 @@ load_report(const struct load *l)
     return tool_json_print(o, stdout);
 }
 
+/* Whether the tree is empty; then everything may go through a bulk load. */
+static int
+load_start(struct load *l)
+{
+    cohort_txn *txn = NULL;
+    cohort_cursor *c = NULL;
+    bool empty;
+    int rc = cohort_begin(l->db, NULL, &txn);
+
+    if (rc == 0)
+        rc = cohort_txn_cursor(txn, l->tree, &c);
+    if (rc == 0)
+        rc = cohort_cursor_first(c);
+    empty = rc == COHORT_NOTFOUND;
+    cohort_cursor_close(c);
+    rc = tool_end(txn, empty ? 0 : rc);
+    return rc == 0 && empty ? cohort_bulk_open(l->db, l->tree, &l->bulk) : rc;
+}
+
 static int
 load_open(struct load *l, const char *file, bool create)
 {
@@ -258,9 +318,22 @@ load_open(struct load *l, const char *file, bool create)
     if (create)
         rc = cohort_options_set(&l->t->options, "create", "yes");
     if (rc == 0)
-        rc = cohort_batch_create(&l->batch);
-    if (rc == 0)
         rc = tool_open(l->t, &l->db);
+    if (rc == 0)
+        rc = tool_tree(l->db, NULL, l->tree_name, create ? COHORT_TREE_CREATE : 0, &l->tree);
+    return rc == 0 ? load_start(l) : rc;
+}
+
+static int
+load_close(struct load *l, int rc)
+{
+    cohort_bulk_abort(l->bulk);
+    cohort_tree_close(l->tree);
+    rc = tool_close(l->db, rc);
+    if (l->in != NULL && l->in != stdin)
+        fclose(l->in);
+    free(l->text.data);
+    free(l->last.data);
     return rc;
 }
 
@@ -270,7 +343,8 @@ cmd_load(struct tool *t, int argc, char **argv)
     struct load l = {.t = t};
     bool create = false;
     const struct arg own[] = {
-        {"create", 0, ARG_FLAG, &create, NULL, "Creates the database when it is missing."},
+        {"tree", 0, ARG_TEXT, &l.tree_name, NULL, "Into this named tree."},
+        {"create", 0, ARG_FLAG, &create, NULL, "Creates database and tree when missing."},
         {"jsonl", 0, ARG_FLAG, &l.jsonl, NULL, "Lines are JSON objects, as `dump --json` writes."},
         {"raw", 0, ARG_FLAG, &l.raw, NULL, "Lines as they are: a backslash is no escape."},
     };
@@ -289,10 +363,5 @@ cmd_load(struct tool *t, int argc, char **argv)
         rc = load_all(&l);
     if (rc == 0)
         rc = load_report(&l);
-    cohort_batch_destroy(l.batch);
-    rc = tool_close(l.db, rc);
-    if (l.in != NULL && l.in != stdin)
-        fclose(l.in);
-    free(l.text.data);
-    return rc;
+    return load_close(&l, rc);
 }

@@ -12,7 +12,7 @@
 struct scan {
     struct tool *t;
     FILE *out;
-    const char *from, *to, *prefix;
+    const char *from, *to, *prefix, *tree;
     uint64_t limit, count;
     bool reverse, keys_only, count_only;
     struct tool_bytes low, high, pre; /* the same as bytes */
@@ -85,19 +85,15 @@ scan_start(const struct scan *s, cohort_cursor *c)
 }
 
 static int
-scan_run(struct scan *s, cohort_db *db)
+scan_cursor(struct scan *s, cohort_cursor *c)
 {
-    cohort_cursor *c = NULL;
-    struct cohort_slice key, value;
-    bool skip = false;
+    struct cohort_slice key, value = {0};
+    bool skip = false, no_values = s->keys_only || s->count_only;
     int rc;
 
-    rc = cohort_cursor_open(db, &c);
-    if (rc != 0)
-        return rc;
     rc = scan_start(s, c);
     while (rc == 0 && s->count < s->limit) {
-        rc = cohort_cursor_entry(c, &key, &value);
+        rc = cohort_cursor_entry(c, &key, no_values ? NULL : &value);
         if (rc != 0 || scan_ends(s, &key, &skip))
             break;
         if (!skip) {
@@ -108,8 +104,32 @@ scan_run(struct scan *s, cohort_db *db)
         if (rc == 0)
             rc = s->reverse ? cohort_cursor_prev(c) : cohort_cursor_next(c);
     }
-    cohort_cursor_close(c);
     return rc == COHORT_NOTFOUND ? 0 : rc;
+}
+
+/* All of it in one snapshot. */
+static int
+scan_run(struct scan *s, cohort_db *db)
+{
+    struct cohort_txn_options o;
+    cohort_txn *txn = NULL;
+    cohort_tree *tree = NULL;
+    cohort_cursor *c = NULL;
+    int rc;
+
+    cohort_txn_options_init(&o);
+    o.read_only = true;
+    rc = cohort_begin(db, &o, &txn);
+    if (rc == 0)
+        rc = tool_tree(db, txn, s->tree, 0, &tree);
+    if (rc == 0)
+        rc = cohort_txn_cursor(txn, tree, &c);
+    if (rc == 0)
+        rc = scan_cursor(s, c);
+    cohort_cursor_close(c);
+    rc = tool_end(txn, rc);
+    cohort_tree_close(tree);
+    return rc;
 }
 
 static int
@@ -146,6 +166,7 @@ cmd_scan(struct tool *t, int argc, char **argv)
 {
     struct scan s = {.t = t, .out = stdout, .limit = UINT64_MAX};
     const struct arg own[] = {
+        {"tree", 0, ARG_TEXT, &s.tree, NULL, "Of this named tree."},
         {"from", 0, ARG_TEXT, &s.from, NULL, "First key."},
         {"to", 0, ARG_TEXT, &s.to, NULL, "End: keys below this one."},
         {"prefix", 0, ARG_TEXT, &s.prefix, NULL, "Only keys that start so."},
@@ -183,6 +204,7 @@ cmd_dump(struct tool *t, int argc, char **argv)
     struct scan s = {.t = t, .out = stdout, .limit = UINT64_MAX};
     struct format_what what = {.page = FORMAT_NONE, .zone = FORMAT_NONE};
     const struct arg own[] = {
+        {"tree", 0, ARG_TEXT, &s.tree, NULL, "The entries of this named tree."},
         {"root", 0, ARG_FLAG, &what.root, NULL, "The device's root records, field by field."},
         {"log", 0, ARG_FLAG, &what.log, NULL, "The log's blocks and records since the cut."},
         {"page", 0, ARG_U64, &what.page, NULL, "A page: its place, image and contents."},

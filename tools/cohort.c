@@ -12,11 +12,17 @@ const struct tool_command tool_commands[] = {
     {"create", cmd_create, "DB", "Makes an empty database; it must not exist."},
     {"info", cmd_info, "DB", "What the database is: preset, codec, geometry, sizes."},
     {"get", cmd_get, "DB KEY", "Prints the value of a key."},
-    {"put", cmd_put, "DB KEY VALUE", "Inserts or replaces; VALUE - is read from stdin."},
+    {"put", cmd_put, "DB KEY [VALUE]", "Inserts or replaces; VALUE - is read from stdin."},
     {"del", cmd_del, "DB KEY", "Deletes a key; it must exist."},
     {"scan", cmd_scan, "DB", "Prints entries in key order: key, tab, value."},
     {"load", cmd_load, "DB [FILE]", "Puts entries read from FILE or stdin: lines key, tab, value."},
     {"dump", cmd_dump, "DB [FILE]", "Writes every entry, for `load`; or the device's bytes."},
+    {"trees", cmd_trees, "DB", "Named trees, each with its number of entries."},
+    {"tree-create", cmd_tree_create, "DB NAME", "Makes a named tree; it must not exist."},
+    {"tree-drop", cmd_tree_drop, "DB NAME", "Drops a named tree with its entries."},
+    {"tree-rename", cmd_tree_rename, "DB FROM TO", "Gives a named tree another name."},
+    {"tree-truncate", cmd_tree_truncate, "DB NAME", "Empties a named tree."},
+    {"prepared", cmd_prepared, "DB", "Prepared transactions: lists, commits or aborts them."},
     {"check", cmd_check, "DB", "Verifies every page, image, place and zone."},
     {"stat", cmd_stat, "DB", "Counters of the database since it was opened, and its sizes."},
     {"bench", cmd_bench, "NAME", "Benchmarks; `cohort bench --help` lists them."},
@@ -32,7 +38,7 @@ print_commands(FILE *out)
     fprintf(out, "usage: cohort COMMAND ... [--json] [--quiet]\n"
                  "DB is a directory, a block device or a sim: URI.\n\n");
     for (size_t i = 0; i < tool_command_count; i++)
-        fprintf(out, "  %-8s %-13s %s\n", tool_commands[i].name, tool_commands[i].usage,
+        fprintf(out, "  %-13s %-14s %s\n", tool_commands[i].name, tool_commands[i].usage,
                 tool_commands[i].brief);
 }
 

@@ -60,6 +60,8 @@ uint64_t format_peek(const struct format *f, size_t off, size_t n);
 void format_note(struct format *f, size_t n, const char *name, const char *fmt, ...)
     CH_PRINTF(4, 5);
 uint64_t format_number(struct format *f, size_t n, const char *name);
+/* The size of a value, without the bit that marks a reference. */
+size_t format_value_bytes(struct format *f, const char *name);
 void format_place(struct format *f, const char *name);
 /* Contents; long ones take several lines, runs of zeroes one. */
 void format_bytes(struct format *f, size_t n, const char *name);

@@ -6,10 +6,23 @@
 #include "btree/node.h"
 #include "page/page.h"
 
+enum {
+    BIT_15_CLEAR = 0x7fff /* of the sizes that carry a flag */
+};
+
 struct entry {
     size_t off, suffix;
     unsigned index;
 };
+
+size_t
+format_value_bytes(struct format *f, const char *name)
+{
+    uint64_t n = format_peek(f, 0, 2), bytes = n & BIT_15_CLEAR;
+
+    format_note(f, 2, name, "%" PRIu64 "%s", bytes, n != bytes ? ", a reference" : "");
+    return bytes;
+}
 
 static void
 format_page_header(struct format *f)
@@ -25,7 +38,7 @@ format_page_header(struct format *f)
         {4, 'u', "history_1"},  {4, 'u', "history_2"},    {4, 'u', "history_3"},
         {4, 'u', "history_4"},  {2, 'u', "entries"},      {2, 'u', "heap_start"},
         {2, 'u', "dead_bytes"}, {2, 'u', "prefix_bytes"}, {2, 'u', "hint"},
-        {2, 'z', "zero"},
+        {2, 'u', "ghosts"},
     };
     static const char *const types[] = {"none", "free", "leaf", "inner", "overflow"};
     uint64_t type;
@@ -47,10 +60,11 @@ format_slots(struct format *f, struct entry *entries, unsigned count)
 
         entries[i].index = i;
         entries[i].off = format_peek(f, 0, 2);
-        entries[i].suffix = format_peek(f, 2, 2);
+        entries[i].suffix = format_peek(f, 2, 2) & BIT_15_CLEAR;
         snprintf(name, sizeof(name), "slot_%u", i);
-        format_note(f, 8, name, "entry at %zu, suffix of %zu bytes, head 0x%08" PRIx64,
-                    entries[i].off, entries[i].suffix, format_peek(f, 4, 4));
+        format_note(f, 8, name, "entry at %zu, suffix of %zu bytes, head 0x%08" PRIx64 "%s",
+                    entries[i].off, entries[i].suffix, format_peek(f, 4, 4),
+                    (format_peek(f, 2, 2) & ~(uint64_t)BIT_15_CLEAR) != 0 ? ", a ghost" : "");
     }
 }
 
@@ -79,7 +93,7 @@ entry_bytes(const struct format *f, const struct entry *e, bool leaf)
 
     if (e->off < f->pos || e->off + head > f->bytes)
         return 0;
-    value = leaf ? format_peek(f, e->off - f->pos, 2) : 0;
+    value = leaf ? format_peek(f, e->off - f->pos, 2) & BIT_15_CLEAR : 0;
     return e->off + head + e->suffix + value <= f->bytes ? head + e->suffix + value : 0;
 }
 
@@ -96,10 +110,10 @@ format_heap(struct format *f, struct entry *entries, unsigned count, bool leaf)
             break;
         format_bytes(f, e->off - f->pos, "dead");
         if (leaf) {
-            size_t value = format_peek(f, 0, 2);
+            size_t value;
 
             snprintf(name, sizeof(name), "entry_%u value_bytes", e->index);
-            (void)format_number(f, NODE_LEAF_ENTRY, name);
+            value = format_value_bytes(f, name);
             format_bytes(f, e->suffix, "suffix");
             format_bytes(f, value, "value");
         } else {

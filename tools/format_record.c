@@ -45,6 +45,7 @@ enum change_kind {
     KIND_CUT,
     KIND_IMAGE,
     KIND_FREE,
+    KIND_GHOST,
     KIND_END,
 };
 
@@ -65,17 +66,21 @@ format_two_parts(struct format *f, const char *a, const char *b)
 static void
 format_operation(struct format *f)
 {
-    static const char *const names[KIND_END] = {"unknown",   "PUT", "DEL",   "ADD_CHILD",
-                                                "DEL_CHILD", "CUT", "IMAGE", "FREE"};
-    uint64_t kind = format_peek(f, 0, 1), n;
+    static const char *const names[KIND_END] = {
+        "unknown", "PUT", "DEL", "ADD_CHILD", "DEL_CHILD", "CUT", "IMAGE", "FREE", "GHOST"};
+    uint64_t kind = format_peek(f, 0, 1), n, value;
 
     format_note(f, 1, "kind", "%" PRIu64 " (%s)", kind, kind < KIND_END ? names[kind] : "unknown");
     (void)format_number(f, 1, "zero");
     switch (kind) {
     case KIND_PUT:
-        format_two_parts(f, "key", "value");
+        n = format_number(f, 2, "key_bytes");
+        value = format_value_bytes(f, "value_bytes");
+        format_bytes(f, n, "key");
+        format_bytes(f, value, "value");
         break;
     case KIND_DEL:
+    case KIND_GHOST:
         n = format_number(f, 2, "key_bytes");
         format_bytes(f, n, "key");
         break;
@@ -121,12 +126,41 @@ format_change_record(struct format *f)
     }
 }
 
+/* What a transaction's records have before the page changes. */
+static void
+format_write_head(struct format *f)
+{
+    static const char *const kinds[] = {"no undo", "was a value", "was absent"};
+    uint64_t kind, n;
+
+    (void)format_number(f, 8, "transaction");
+    (void)format_number(f, 8, "seq");
+    (void)format_number(f, 4, "tree");
+    kind = format_peek(f, 0, 1);
+    format_note(f, 1, "undo_kind", "%" PRIu64 " (%s)", kind,
+                kind < CH_ARRAY_LEN(kinds) ? kinds[kind] : "unknown");
+    (void)format_number(f, 1, "flags");
+    n = format_number(f, 2, "before_bytes");
+    format_bytes(f, n, "before");
+}
+
+static void
+format_undo_head(struct format *f)
+{
+    (void)format_number(f, 8, "transaction");
+    (void)format_number(f, 8, "undo_next");
+}
+
 void
 format_payload(struct format *f, uint8_t type)
 {
     if (type == STORE_RECORD_MAP)
         format_map_record(f);
-    else if (type == BT_RECORD_PAGES)
+    else if (type == BT_RECORD_WRITE)
+        format_write_head(f);
+    else if (type == BT_RECORD_UNDO)
+        format_undo_head(f);
+    if (type >= BT_RECORD_PAGES && type <= BT_RECORD_UNDO)
         format_change_record(f);
     format_bytes(f, format_left(f), "payload");
 }
@@ -141,6 +175,8 @@ format_record(struct format *f)
     format_note(f, 1, "type", "%" PRIu64 " (%s)", type,
                 type == STORE_RECORD_MAP  ? "MAP"
                 : type == BT_RECORD_PAGES ? "page changes"
+                : type == BT_RECORD_WRITE ? "WRITE"
+                : type == BT_RECORD_UNDO  ? "UNDO"
                                           : "unknown");
     (void)format_number(f, 3, "zero");
     f->bytes = f->pos + ch_min_u64(length, format_left(f));

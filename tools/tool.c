@@ -90,19 +90,57 @@ tool_open(struct tool *t, cohort_db **db)
 }
 
 int
+tool_tree(cohort_db *db, cohort_txn *txn, const char *name, unsigned flags, cohort_tree **tree)
+{
+    int rc;
+
+    *tree = NULL;
+    if (name == NULL)
+        return 0;
+    rc = cohort_tree_open(db, txn, name, flags, NULL, tree);
+    return rc == COHORT_NOTFOUND ? CH_FAIL(rc, "tree '%.100s'", name) : rc;
+}
+
+/* The last step of many, after an error of an earlier one, whose record it must not replace. */
+static void
+after_error(int (*step)(void *object), void *object)
+{
+    struct cohort_error e = *cohort_last_error();
+
+    if (step(object) != 0 || cohort_last_error()->code != e.code)
+        (void)ch_fail(e.code, e.file != NULL ? e.file : __FILE__, e.line, "%s", e.text);
+}
+
+static int
+step_close(void *object)
+{
+    return cohort_close(object);
+}
+
+static int
+step_abort(void *object)
+{
+    return cohort_abort(object);
+}
+
+int
+tool_end(cohort_txn *txn, int rc)
+{
+    if (txn == NULL)
+        return rc;
+    if (rc == 0)
+        return cohort_commit(txn);
+    after_error(step_abort, txn);
+    return rc;
+}
+
+int
 tool_close(cohort_db *db, int rc)
 {
-    int closed;
-
-    if (rc != 0) { /* keep its error record: close as the last step must not replace it */
-        struct cohort_error e = *cohort_last_error();
-
-        closed = cohort_close(db);
-        if (closed != 0 || cohort_last_error()->code != e.code)
-            (void)ch_fail(e.code, e.file != NULL ? e.file : __FILE__, e.line, "%s", e.text);
-        return rc;
-    }
-    return cohort_close(db);
+    if (rc == 0)
+        return cohort_close(db);
+    after_error(step_close, db);
+    return rc;
 }
 
 bool

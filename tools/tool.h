@@ -47,6 +47,12 @@ struct format_what {
 CH_NODISCARD int format_dump(struct tool *t, const struct format_what *what);
 
 int cmd_load(struct tool *t, int argc, char **argv);
+int cmd_trees(struct tool *t, int argc, char **argv);
+int cmd_tree_create(struct tool *t, int argc, char **argv);
+int cmd_tree_drop(struct tool *t, int argc, char **argv);
+int cmd_tree_rename(struct tool *t, int argc, char **argv);
+int cmd_tree_truncate(struct tool *t, int argc, char **argv);
+int cmd_prepared(struct tool *t, int argc, char **argv);
 int cmd_check(struct tool *t, int argc, char **argv);
 int cmd_stat(struct tool *t, int argc, char **argv);
 int cmd_options(struct tool *t, int argc, char **argv);
@@ -63,6 +69,11 @@ void tool_help(const struct tool *t, const struct arg *own, size_t n, FILE *out)
 
 /* Opens t->where with t->options. */
 CH_NODISCARD int tool_open(struct tool *t, cohort_db **db);
+/* Opens the tree of that name, NULL: the main tree, whose handle is NULL. An error names the tree. */
+CH_NODISCARD int tool_tree(cohort_db *db, cohort_txn *txn, const char *name, unsigned flags,
+                           cohort_tree **tree);
+/* Ends a transaction (NULL: there is none): commits when `rc` is 0, else aborts; the earlier error wins. */
+CH_NODISCARD int tool_end(cohort_txn *txn, int rc);
 /* Closes; the earlier error `rc` wins over that of closing. */
 CH_NODISCARD int tool_close(cohort_db *db, int rc);
 /* Whether `where` is a simulated drive whose contents vanish when it is closed. */

@@ -1,15 +1,15 @@
-/* api.c - cohort.h's database handle, single operations and cursors over boot and btree.
+/* api.c - cohort.h's database handle: open, close, sync; and the checks of arguments that all files of api/ share.
  *
- * Arguments of users are checked here, once; below, wrong ones are programmer errors.
+ * Arguments of users are checked in this layer, once; below, wrong ones are programmer errors.
  */
 #include "api/api_internal.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "buf/buf.h"
 #include "dev/dev.h"
 #include "wal/wal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -206,43 +206,73 @@ api_open_dev(struct dev *dev, const struct cohort_options *o, bool create, cohor
         return CH_FAIL(COHORT_ENOMEM, "database handle");
     }
     rc = boot_open(dev, o, create, &db->db);
-    if (rc == 0)
-        *out = db;
-    else
+    if (rc != 0) {
         free(db);
-    return rc;
+        return rc;
+    }
+    db->main = reg_main(db->db->reg);
+    *out = db;
+    return 0;
 }
 
 void
 api_kill(cohort_db *db)
 {
     boot_kill(db->db);
+    api_pool_free(db);
     free(db);
 }
 
 COHORT_API int
 cohort_close(cohort_db *db)
 {
+    struct txns_counts c;
+    uint32_t handles;
     int rc;
 
     if (db == NULL)
         return 0;
+    txns_counts(db->db->txns, &c);
+    handles = atomic_load_explicit(&db->handles, memory_order_relaxed);
+    if (c.open > c.prepared || handles > 0)
+        return CH_FAIL(COHORT_EBUSY,
+                       "cohort_close: %" PRIu64 " transactions and cursors, %" PRIu32
+                       " trees and bulk loads are open",
+                       c.open - c.prepared, handles);
     rc = boot_close(db->db);
+    api_pool_free(db);
     free(db);
     return rc;
 }
 
 COHORT_API int
-cohort_sync(cohort_db *db)
+cohort_durable(cohort_db *db, uint64_t position)
 {
     int rc;
 
     if (db == NULL)
-        return CH_FAIL(COHORT_EINVAL, "cohort_sync: no database");
-    rc = wal_flush(db->db->wal, wal_end(db->db->wal));
+        return CH_FAIL(COHORT_EINVAL, "cohort_durable: no database");
+    if (position > wal_end(db->db->wal))
+        return CH_FAIL(COHORT_EINVAL, "cohort_durable: %" PRIu64 " is behind the log's end",
+                       position);
+    rc = wal_flush(db->db->wal, position);
     if (rc != 0)
         boot_set_error(db->db, rc);
     return rc;
+}
+
+COHORT_API uint64_t
+cohort_log_position(cohort_db *db)
+{
+    return db == NULL ? 0 : wal_end(db->db->wal);
+}
+
+COHORT_API int
+cohort_sync(cohort_db *db)
+{
+    if (db == NULL)
+        return CH_FAIL(COHORT_EINVAL, "cohort_sync: no database");
+    return cohort_durable(db, wal_end(db->db->wal));
 }
 
 COHORT_API int
@@ -253,235 +283,67 @@ cohort_checkpoint(cohort_db *db)
     return boot_checkpoint(db->db, true);
 }
 
-/* ---- single operations ---- */
+/* ---- arguments ---- */
 
-struct get_ctx {
-    struct cohort_value *out;
-    bool grow; /* out is too small: bytes tells */
-    size_t bytes;
-};
-
-static void
-copy_value(void *arg, const void *value, size_t bytes)
+int
+api_check_key(const char *what, const void *key, size_t key_bytes)
 {
-    struct get_ctx *g = arg;
-
-    g->bytes = bytes;
-    g->grow = bytes > g->out->capacity || g->out->data == NULL;
-    if (g->grow)
-        return;
-    memcpy(g->out->data, value, bytes);
-    g->out->bytes = bytes;
-}
-
-COHORT_API int
-cohort_get(cohort_db *db, const void *key, size_t key_bytes, struct cohort_value *out)
-{
-    struct get_ctx g = {.out = out};
-    int rc;
-
-    if (db == NULL || out == NULL || (key == NULL && key_bytes > 0))
-        return CH_FAIL(COHORT_EINVAL, "cohort_get: null argument");
-    if (key_bytes > COHORT_KEY_MAX)
-        return CH_FAIL(COHORT_EKEYSIZE, "cohort_get: key of %zu bytes, limit %d", key_bytes,
+    if (CH_UNLIKELY(key == NULL && key_bytes > 0))
+        return CH_FAIL(COHORT_EINVAL, "%s: null argument: key", what);
+    if (CH_UNLIKELY(key_bytes > COHORT_KEY_MAX))
+        return CH_FAIL(COHORT_EKEYSIZE, "%s: key of %zu bytes, limit %d", what, key_bytes,
                        COHORT_KEY_MAX);
-    for (;;) {
-        void *p;
-        size_t cap;
-
-        rc = bt_get(&db->db->main, (struct bt_slice){key, key_bytes}, copy_value, &g);
-        if (rc != 0 || !g.grow)
-            return rc;
-        /* Another writer may make it longer still: hence the loop. It ends at the largest value. */
-        cap = g.bytes < 64 ? 64 : g.bytes;
-        p = realloc(out->data, cap);
-        if (p == NULL)
-            return CH_FAIL(COHORT_ENOMEM, "cohort_get: %zu bytes", cap);
-        out->data = p;
-        out->capacity = cap;
-    }
+    return 0;
 }
 
 int
 api_check_entry(const char *what, const void *key, size_t key_bytes, const void *value,
                 size_t value_bytes)
 {
-    if ((key == NULL && key_bytes > 0) || (value == NULL && value_bytes > 0))
-        return CH_FAIL(COHORT_EINVAL, "%s: null argument", what);
-    if (key_bytes > COHORT_KEY_MAX)
-        return CH_FAIL(COHORT_EKEYSIZE, "%s: key of %zu bytes, limit %d", what, key_bytes,
-                       COHORT_KEY_MAX);
-    if (value_bytes > COHORT_ENTRY_MAX - key_bytes)
-        return CH_FAIL(COHORT_EVALSIZE, "%s: key and value of %zu + %zu bytes, limit %d together",
-                       what, key_bytes, value_bytes, COHORT_ENTRY_MAX);
-    return 0;
-}
+    int rc = api_check_key(what, key, key_bytes);
 
-int
-api_before_write(cohort_db *db)
-{
-    if (CH_UNLIKELY(atomic_load_explicit(&db->db->error, memory_order_acquire) != 0))
-        return boot_writable(db->db);
-    return boot_poll(db->db);
-}
-
-int
-api_after_write(cohort_db *db, lsn_t lsn, uint64_t ops, uint64_t payload)
-{
-    int rc;
-
-    atomic_fetch_add_explicit(&db->commits, ops, memory_order_relaxed);
-    atomic_fetch_add_explicit(&db->payload, payload, memory_order_relaxed);
-    if (db->db->opts.durability != COHORT_DURABILITY_SYNC)
-        return 0;
-    rc = wal_flush(db->db->wal, lsn);
     if (rc != 0)
-        boot_set_error(db->db, rc);
-    return rc;
-}
-
-static int
-write_one(cohort_db *db, const char *what, enum bt_write_kind kind, struct bt_slice key,
-          struct bt_slice value)
-{
-    const struct bt_op op = {.kind = kind, .key = key, .value = value};
-    lsn_t lsn = 0;
-    int rc;
-
-    if (db == NULL)
-        return CH_FAIL(COHORT_EINVAL, "%s: no database", what);
-    rc = api_check_entry(what, key.data, key.bytes, value.data, value.bytes);
-    if (rc == 0)
-        rc = api_before_write(db);
-    if (rc == 0)
-        rc = bt_write(&db->db->main, &op, &lsn);
-    if (rc == 0)
-        rc = api_after_write(db, lsn, 1, key.bytes + value.bytes);
-    return rc;
-}
-
-COHORT_API int
-cohort_put(cohort_db *db, const void *key, size_t key_bytes, const void *value, size_t value_bytes)
-{
-    return write_one(db, "cohort_put", BT_PUT, (struct bt_slice){key, key_bytes},
-                     (struct bt_slice){value, value_bytes});
-}
-
-COHORT_API int
-cohort_insert(cohort_db *db, const void *key, size_t key_bytes, const void *value,
-              size_t value_bytes)
-{
-    return write_one(db, "cohort_insert", BT_INSERT, (struct bt_slice){key, key_bytes},
-                     (struct bt_slice){value, value_bytes});
-}
-
-COHORT_API int
-cohort_update(cohort_db *db, const void *key, size_t key_bytes, const void *value,
-              size_t value_bytes)
-{
-    return write_one(db, "cohort_update", BT_UPDATE, (struct bt_slice){key, key_bytes},
-                     (struct bt_slice){value, value_bytes});
-}
-
-COHORT_API int
-cohort_del(cohort_db *db, const void *key, size_t key_bytes)
-{
-    return write_one(db, "cohort_del", BT_DEL, (struct bt_slice){key, key_bytes},
-                     (struct bt_slice){0});
-}
-
-/* ---- cursors ---- */
-
-struct cohort_cursor {
-    struct bt_cursor *c;
-};
-
-COHORT_API int
-cohort_cursor_open(cohort_db *db, cohort_cursor **out)
-{
-    struct cohort_cursor *c;
-    int rc;
-
-    if (db == NULL || out == NULL)
-        return CH_FAIL(COHORT_EINVAL, "cohort_cursor_open: null argument");
-    c = calloc(1, sizeof(*c));
-    if (c == NULL)
-        return CH_FAIL(COHORT_ENOMEM, "cursor");
-    rc = bt_cursor_create(&db->db->main, &c->c);
-    if (rc == 0)
-        *out = c;
-    else
-        free(c);
-    return rc;
-}
-
-COHORT_API void
-cohort_cursor_close(cohort_cursor *c)
-{
-    if (c == NULL)
-        return;
-    bt_cursor_destroy(c->c);
-    free(c);
-}
-
-static int
-seek(cohort_cursor *c, enum bt_seek how, const void *key, size_t key_bytes)
-{
-    if (c == NULL || (key == NULL && key_bytes > 0))
-        return CH_FAIL(COHORT_EINVAL, "cohort_cursor_seek: null argument");
-    if (key_bytes > COHORT_KEY_MAX)
-        return CH_FAIL(COHORT_EKEYSIZE, "cohort_cursor_seek: key of %zu bytes, limit %d", key_bytes,
-                       COHORT_KEY_MAX);
-    return bt_seek(c->c, how, (struct bt_slice){key, key_bytes});
-}
-
-COHORT_API int
-cohort_cursor_seek(cohort_cursor *c, const void *key, size_t key_bytes)
-{
-    return seek(c, BT_GE, key, key_bytes);
-}
-
-COHORT_API int
-cohort_cursor_seek_before(cohort_cursor *c, const void *key, size_t key_bytes)
-{
-    return seek(c, BT_LE, key, key_bytes);
-}
-
-COHORT_API int
-cohort_cursor_first(cohort_cursor *c)
-{
-    return seek(c, BT_FIRST, NULL, 0);
-}
-
-COHORT_API int
-cohort_cursor_last(cohort_cursor *c)
-{
-    return seek(c, BT_LAST, NULL, 0);
-}
-
-COHORT_API int
-cohort_cursor_next(cohort_cursor *c)
-{
-    return c == NULL ? CH_FAIL(COHORT_EINVAL, "cohort_cursor_next: no cursor") : bt_next(c->c);
-}
-
-COHORT_API int
-cohort_cursor_prev(cohort_cursor *c)
-{
-    return c == NULL ? CH_FAIL(COHORT_EINVAL, "cohort_cursor_prev: no cursor") : bt_prev(c->c);
-}
-
-COHORT_API int
-cohort_cursor_entry(cohort_cursor *c, struct cohort_slice *key, struct cohort_slice *value)
-{
-    struct bt_slice k;
-    struct bt_slice v;
-
-    if (c == NULL || !bt_entry(c->c, &k, &v))
-        return CH_FAIL(COHORT_EINVAL, "cohort_cursor_entry: the cursor stands on no entry");
-    if (key != NULL)
-        *key = (struct cohort_slice){k.data, k.bytes};
-    if (value != NULL)
-        *value = (struct cohort_slice){v.data, v.bytes};
+        return rc;
+    if (value == NULL && value_bytes > 0)
+        return CH_FAIL(COHORT_EINVAL, "%s: null argument: value", what);
+    if (value_bytes > COHORT_VALUE_MAX)
+        return CH_FAIL(COHORT_EVALSIZE, "%s: value of %zu bytes, limit %" PRIu64, what, value_bytes,
+                       COHORT_VALUE_MAX);
     return 0;
+}
+
+int
+api_check_range(const char *what, const struct cohort_slice *from, const struct cohort_slice *to)
+{
+    int rc = from != NULL ? api_check_key(what, from->data, from->bytes) : 0;
+
+    return rc == 0 && to != NULL ? api_check_key(what, to->data, to->bytes) : rc;
+}
+
+int
+api_check_tree(const char *what, const cohort_db *db, const cohort_tree *tree,
+               struct reg_tree **out)
+{
+    if (CH_UNLIKELY(db == NULL))
+        return CH_FAIL(COHORT_EINVAL, "%s: null argument: no database", what);
+    if (tree == NULL) {
+        *out = db->main;
+        return 0;
+    }
+    if (tree->db != db)
+        return CH_FAIL(COHORT_EINVAL, "%s: the tree is of another database", what);
+    if (atomic_load_explicit(&tree->tree->dropped, memory_order_acquire))
+        return CH_FAIL(COHORT_NOTFOUND, "%s: the tree has been dropped", what);
+    *out = tree->tree;
+    return 0;
+}
+
+int
+api_check_txn(const char *what, const cohort_txn *t, const cohort_tree *tree, struct reg_tree **out)
+{
+    if (CH_UNLIKELY(t == NULL))
+        return CH_FAIL(COHORT_EINVAL, "%s: null argument: no transaction", what);
+    if (CH_UNLIKELY(t->t == NULL))
+        return CH_FAIL(COHORT_ETXN, "%s: the transaction has ended", what);
+    return api_check_tree(what, t->db, tree, out);
 }

@@ -1,7 +1,8 @@
-/* batch.c - cohort_batch: operations gathered in memory, written as one log record.
+/* batch.c - cohort_batch: operations gathered in memory, written as one transaction.
  *
  * Operations lie in one arena, addressed by offset since it moves when it grows. Writing sorts an index by key, the later
- * operation on a key winning, and leaves the batch as it was.
+ * operation on a key winning, and leaves the batch as it was. Locks are so taken in the order of keys: batches wait for each
+ * other, and never in a ring.
  */
 #include "api/api_internal.h"
 
@@ -21,7 +22,6 @@ struct cohort_batch {
     size_t count, items_capacity;
 };
 
-/* The largest batch anybody can write fits a log record; what lies far beyond it is refused while gathering. */
 enum {
     BATCH_ARENA_MAX = 64 << 20
 };
@@ -157,12 +157,27 @@ sort_ops(struct bt_op *ops, size_t n)
     return kept;
 }
 
+static int
+write_ops(cohort_db *db, const struct bt_op *ops, size_t n)
+{
+    cohort_txn *t = NULL;
+    int rc = api_begin(db, false, &t);
+
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = api_write(t, db->main, ops[i].kind, ops[i].key, ops[i].value);
+        if (rc == COHORT_NOTFOUND && ops[i].kind == BT_DEL)
+            rc = 0;
+    }
+    return api_end(t, rc);
+}
+
 COHORT_API int
 cohort_write(cohort_db *db, cohort_batch *b)
 {
+    struct api_retry retry = {0};
     struct bt_op *ops = NULL;
-    uint64_t payload = 0;
-    lsn_t lsn = 0;
     size_t n;
     int rc;
 
@@ -170,9 +185,6 @@ cohort_write(cohort_db *db, cohort_batch *b)
         return CH_FAIL(COHORT_EINVAL, "cohort_write: null argument");
     if (b->count == 0)
         return 0;
-    rc = api_before_write(db);
-    if (rc != 0)
-        return rc;
     ops = malloc(b->count * sizeof(*ops));
     if (ops == NULL)
         return CH_FAIL(COHORT_ENOMEM, "batch of %zu operations", b->count);
@@ -185,11 +197,9 @@ cohort_write(cohort_db *db, cohort_batch *b)
                                 .value = {key + it->key_bytes, it->value_bytes}};
     }
     n = sort_ops(ops, b->count);
-    for (size_t i = 0; i < n; i++)
-        payload += ops[i].key.bytes + ops[i].value.bytes;
-    rc = bt_write_batch(&db->db->main, ops, n, &lsn);
-    if (rc == 0)
-        rc = api_after_write(db, lsn, 1, payload);
+    do
+        rc = write_ops(db, ops, n);
+    while (api_again(&retry, db, rc));
     free(ops);
     return rc;
 }

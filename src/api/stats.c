@@ -3,6 +3,7 @@
 #include "buf/buf.h"
 #include "dev/dev.h"
 #include "store/store.h"
+#include "ver/ver.h"
 #include "wal/wal.h"
 
 #include <json-c/json.h>
@@ -67,11 +68,34 @@ fill_memory(struct db *db, struct cohort_stats *s)
     s->cache_bytes = buf_frame_bytes(db->buf);
     s->metadata_bytes =
         boot_memory(db) + buf_memory(db->buf) + store_memory(db->store) + wal_memory(db->wal);
+    s->metadata_bytes += ver_memory(db->ver) + txns_memory(db->txns) + reg_memory(db->reg);
     for (int i = 0; i < META_ARRAYS; i++)
         s->metadata_bytes += meta_array_memory(db->arrays[i]);
     wal_counts(db->wal, &w);
     s->log_flushes = w.flushes;
     wal_usage(db->wal, &s->log_bytes_used, &s->log_bytes);
+}
+
+static void
+fill_transactions(struct db *db, struct cohort_stats *s)
+{
+    struct txns_counts t;
+    struct ver_counts v;
+
+    txns_counts(db->txns, &t);
+    s->transactions = t.open;
+    s->transactions_prepared = t.prepared;
+    s->aborts = t.aborts;
+    s->undo_spilled_bytes = t.spilled_bytes;
+    ver_counts(db->ver, &v);
+    s->conflicts = v.conflicts;
+    s->deadlocks = v.deadlocks;
+    s->lock_waits = v.waits;
+    s->lock_timeouts = v.timeouts;
+    s->snapshots_killed = v.killed;
+    s->version_bytes = v.bytes;
+    s->version_entries = v.entries;
+    s->trees = cat_tree_count(db->cat);
 }
 
 static uint64_t
@@ -90,6 +114,7 @@ fill(cohort_db *db, struct cohort_stats *s)
     fill_device(db->db, s);
     fill_store(db->db, s);
     fill_memory(db->db, s);
+    fill_transactions(db->db, s);
     s->commits = atomic_load_explicit(&db->commits, memory_order_relaxed);
     s->payload_bytes = atomic_load_explicit(&db->payload, memory_order_relaxed);
     s->checkpoints = atomic_load_explicit(&db->db->checkpoints, memory_order_relaxed);
@@ -175,6 +200,18 @@ cohort_stats_json(cohort_db *db, char **text)
     FIELD(codec);
     FIELD(preset);
     FIELD(retired_zones);
+    FIELD(transactions);
+    FIELD(transactions_prepared);
+    FIELD(aborts);
+    FIELD(conflicts);
+    FIELD(deadlocks);
+    FIELD(lock_waits);
+    FIELD(lock_timeouts);
+    FIELD(snapshots_killed);
+    FIELD(version_bytes);
+    FIELD(version_entries);
+    FIELD(undo_spilled_bytes);
+    FIELD(trees);
 #undef FIELD
     *text = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
     json_object_put(o);

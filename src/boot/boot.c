@@ -7,21 +7,22 @@
  *   arrays      extents of map and zone table          from the root; checkpoint loaded
  *   log         first epoch                            pass 1, then a new epoch behind the tail (R10)
  *   cache       page cache
- *   tree        format the main tree's root            zones reconciled, pass 2, page ids rebuilt
+ *   trees       format the internal trees              zones reconciled, pass 2, page ids rebuilt, pass 3, undo
  *   checkpoint  first root record                      cuts the log that was replayed
- *   threads     cleaner, checkpoints, delayed flushes
+ *   threads     cleaner, checkpoints, delayed flushes, sweeper
  *
  * Each step that fails is undone together with those before it, in reverse order. A crash while a database is created
  * leaves no valid root record: the next opener sees a blank device and, if asked to, creates it again; or, when the
  * power went while the first root record was written, a device that is not blank, which takes `force`.
  */
+#include "base/bug.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "boot/boot_internal.h"
 #include "buf/buf.h"
 #include "dev/dev.h"
-#include "page/page.h"
 #include "store/store.h"
+#include "txn/txn.h"
 #include "wal/wal.h"
 
 #include <inttypes.h>
@@ -34,6 +35,7 @@ enum {
     BOOT_PAGES_PER_SLOT = 8, /* page ids per slot of capacity: compression beyond 8 is not used */
     BOOT_WAL_USER_PERCENT = 75,
     BOOT_POLL_PERCENT_MAX = 40,
+    BOOT_POLL_SWEEPS = 2,
 };
 
 #define KIB UINT64_C(1024)
@@ -374,8 +376,8 @@ step_log(struct db *db)
             return rc;
         /* R10: what stands behind the tail must never be read again. The flush inside also makes durable what pass 1
          * read from a cache, before any zone that it emptied is written again (S1). */
-        db->root.epoch++;
-        db->root.epoch_start = cfg.start;
+        db->root.epoch += !CH_BUG(R10_NO_EPOCH);
+        db->root.epoch_start = CH_BUG(R10_NO_EPOCH) ? db->root.epoch_start : cfg.start;
         db->root.clean = false;
         rc = meta_store(db->dev, &db->root);
         if (rc != 0)
@@ -415,66 +417,6 @@ undo_cache(struct db *db)
     buf_destroy(db->buf);
 }
 
-static bool
-keep_resident(void *arg, page_id pid)
-{
-    struct db *db = arg;
-
-    return buf_is_resident(db->buf, pid);
-}
-
-static int
-recover_tree(struct db *db)
-{
-    struct buf_ref ref;
-    int rc = recover_pass_redo(db, db->root.epoch_start);
-
-    if (rc != 0)
-        return rc;
-    map_pid_rebuild(store_map(db->store), keep_resident, db);
-    rc = buf_fix(db->buf, BOOT_ROOT_MAIN, BUF_SHARED, &ref);
-    if (rc == COHORT_NOTFOUND)
-        return CH_FAIL(COHORT_ECORRUPT, "%s: the root page of the main tree is missing",
-                       dev_name(db->dev));
-    if (rc == 0)
-        buf_unfix(db->buf, &ref);
-    return rc;
-}
-
-static int
-step_tree(struct db *db)
-{
-    struct buf_ref ref;
-    int rc;
-
-    bt_init(&db->main, db->buf, db->wal, BOOT_TREE_MAIN, BOOT_ROOT_MAIN);
-    db->main.batch_leaves_max = ch_clamp_u64(db->opts.cache_bytes / CH_PAGE_BYTES / 8, 16, 4096);
-    db->main.batch_bytes_max = ch_min_u64(
-        ch_min_u64(WAL_RECORD_MAX - 64 * KIB, db->root.log_bytes / 4), wal_buffer_bytes(db) / 2);
-    if (!db->fresh) {
-        rc = store_reconcile(db->store);
-        if (rc == 0)
-            rc = recover_tree(db);
-    } else {
-        rc = checkpoint_extend(db);
-        if (rc == 0)
-            rc = buf_new(db->buf, &ref);
-        if (rc == 0) {
-            CH_ASSERT(ref.pid == BOOT_ROOT_MAIN);
-            rc = bt_format(&db->main, &ref);
-        }
-    }
-    if (rc != 0)
-        bt_fini(&db->main);
-    return rc;
-}
-
-static void
-undo_tree(struct db *db)
-{
-    bt_fini(&db->main);
-}
-
 /* ---- threads ---- */
 
 static void
@@ -486,8 +428,8 @@ flush_thread(void *arg)
     while (!atomic_load_explicit(&db->stop, memory_order_acquire)) {
         (void)rt_wait_for(&db->stop_cond, &db->stop_lock, db->opts.async_ms * 1000000 / 2 + 1);
         rt_unlock(&db->stop_lock);
-        if (wal_durable(db->wal) < wal_end(db->wal)) {
-            int rc = wal_flush(db->wal, wal_end(db->wal));
+        if (wal_durable(db->wal) < txns_async_lsn(db->txns)) {
+            int rc = wal_flush(db->wal, txns_async_lsn(db->txns));
 
             if (rc != 0)
                 boot_set_error(db, rc);
@@ -509,7 +451,9 @@ undo_threads(struct db *db)
         rt_join(&db->ckpt_thread);
     if (db->flush_running)
         rt_join(&db->flush_thread);
-    db->ckpt_running = db->flush_running = false;
+    if (db->sweep_running)
+        rt_join(&db->sweep_thread);
+    db->ckpt_running = db->flush_running = db->sweep_running = false;
     buf_stop(db->buf);
 }
 
@@ -525,7 +469,11 @@ step_threads(struct db *db)
         rc = rt_spawn(&db->ckpt_thread, "ch-checkpoint", checkpoint_thread, db);
         db->ckpt_running = rc == 0;
     }
-    if (rc == 0 && db->opts.durability == COHORT_DURABILITY_ASYNC) {
+    if (rc == 0) {
+        rc = rt_spawn(&db->sweep_thread, "ch-sweep", sweep_thread, db);
+        db->sweep_running = rc == 0;
+    }
+    if (rc == 0) { /* transactions may ask for durability=async one by one */
         rc = rt_spawn(&db->flush_thread, "ch-flush", flush_thread, db);
         db->flush_running = rc == 0;
     }
@@ -553,7 +501,7 @@ static const struct step {
     {"arrays", step_arrays, undo_arrays},
     {"log", step_log, undo_log},
     {"cache", step_cache, undo_cache},
-    {"tree", step_tree, undo_tree},
+    {"trees", trees_open, trees_close},
     {"checkpoint", step_checkpoint, NULL},
     {"threads", step_threads, undo_threads},
 };
@@ -658,10 +606,19 @@ boot_poll(struct db *db)
 {
     uint64_t used;
     uint64_t size;
-    int rc;
+    bool idle = false;
+    int rc = 0;
 
     if (db->opts.background != 0)
         return 0;
+    /* The sweeper's own writes come here too. */
+    if (atomic_compare_exchange_strong_explicit(&db->polling, &idle, true, memory_order_relaxed,
+                                                memory_order_relaxed)) {
+        rc = trees_sweep(db, BOOT_POLL_SWEEPS);
+        atomic_store_explicit(&db->polling, false, memory_order_relaxed);
+        if (rc != 0)
+            return rc;
+    }
     wal_usage(db->wal, &used, &size);
     /* Nobody can wait for room here, so the largest record, a quarter of the log, must always fit the users' share. */
     if (used * 100 < size * ch_min_u64(db->opts.checkpoint_percent, BOOT_POLL_PERCENT_MAX))

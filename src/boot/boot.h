@@ -2,7 +2,7 @@
  *
  * Opening is a table of steps {name, action, undo} (boot.c): a failing step undoes those before it in
  * reverse. Recovery (recover.c) is part of that table: root record, checkpoint, pass 1 over the log (MAP records),
- * reconcile, pass 2 (redo), checkpoint. It does not call up: it iterates the log and hands each record to its owner.
+ * reconcile, pass 2 (redo, and what became of transactions), pass 3 (undo that only the log has), undo of losers, checkpoint. It does not call up: it iterates the log and hands each record to its owner.
  */
 #ifndef CH_BOOT_BOOT_H
 #define CH_BOOT_BOOT_H
@@ -16,11 +16,10 @@ struct dev;
 struct store;
 struct wal;
 struct buf;
-
-enum {
-    BOOT_TREE_MAIN = 1,
-    BOOT_ROOT_MAIN = 1 /* page id of the main tree's root */
-};
+struct ver;
+struct reg;
+struct txns;
+struct cat;
 
 struct db {
     struct cohort_options opts;
@@ -30,14 +29,18 @@ struct db {
     struct meta_array *arrays[META_ARRAYS];
     struct wal *wal;
     struct buf *buf;
-    struct bt main;
+    struct ver *ver;
+    struct reg *reg;
+    struct txns *txns;
+    struct cat *cat;
     bool fresh;              /* being created */
     struct rt_mutex ckpt;    /* rank CHECKPOINT */
     uint32_t *zone_page_crc; /* of the zone-table pages as last written */
     uint64_t zone_page_crcs;
     uint8_t *ckpt_buf; /* META_WRITE_MAX payloads */
-    struct rt_thread ckpt_thread, flush_thread;
-    bool ckpt_running, flush_running;
+    struct rt_thread ckpt_thread, flush_thread, sweep_thread;
+    bool ckpt_running, flush_running, sweep_running;
+    _Atomic bool polling; /* background=no: somebody runs the sweeper's steps; relaxed */
     _Atomic bool stop;
     _Atomic int
         error; /* first fatal error of a background step; sticky. Pairs with db_writable() */

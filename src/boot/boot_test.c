@@ -2,6 +2,7 @@
 #include "boot/boot.h"
 #include "buf/buf.h"
 #include "dev/dev.h"
+#include "reg/reg.h"
 #include "store/store.h"
 #include "wal/wal.h"
 #include "zt.h"
@@ -51,20 +52,21 @@ put(struct zt *t, struct db *db, unsigned i, unsigned version)
 {
     uint32_t value[40];
     char key[16];
-    lsn_t lsn;
+    struct bt_done done;
     struct bt_op op = {.kind = BT_PUT, .value = {value, sizeof(value)}};
 
     for (size_t k = 0; k < CH_ARRAY_LEN(value); k++)
         value[k] = i * 2654435761U + version;
     op.key = (struct bt_slice){key, (size_t)snprintf(key, sizeof(key), "%08u", i * 7919U % 10007U)};
     ZT_OK(t, boot_poll(db));
-    ZT_OK(t, bt_write(&db->main, &op, &lsn));
-    ZT_OK(t, wal_flush(db->wal, lsn));
+    ZT_OK(t, bt_write(&reg_main(db->reg)->bt, &op, &done));
+    ZT_OK(t, wal_flush(db->wal, done.lsn));
 }
 
 static void
-copy32(void *arg, const void *value, size_t bytes)
+copy32(void *arg, const void *value, size_t bytes, unsigned flags)
 {
+    (void)flags;
     if (bytes >= 4)
         memcpy(arg, value, 4);
 }
@@ -76,7 +78,7 @@ expect(struct zt *t, struct db *db, unsigned i, unsigned version)
     uint32_t got = 0;
     size_t n = (size_t)snprintf(key, sizeof(key), "%08u", i * 7919U % 10007U);
 
-    ZT_OK(t, bt_get(&db->main, (struct bt_slice){key, n}, copy32, &got));
+    ZT_OK(t, bt_get(&reg_main(db->reg)->bt, NULL, (struct bt_slice){key, n}, copy32, &got));
     ZT_CHECK(t, got == i * 2654435761U + version);
 }
 
@@ -206,7 +208,7 @@ static int
 wide_put(struct db *db, unsigned i, bool filler, const void *value, size_t bytes)
 {
     char key[16];
-    lsn_t lsn = 0;
+    struct bt_done done;
     struct bt_op op = {.kind = BT_PUT, .value = {value, bytes}};
     uint64_t used;
     uint64_t size;
@@ -217,7 +219,7 @@ wide_put(struct db *db, unsigned i, bool filler, const void *value, size_t bytes
         rc = filler ? boot_checkpoint(db, false) : starved_checkpoint(db);
     op.key =
         (struct bt_slice){key, (size_t)snprintf(key, sizeof(key), "%06u%s", i, filler ? "" : "+")};
-    return rc != 0 ? rc : bt_write(&db->main, &op, &lsn);
+    return rc != 0 ? rc : bt_write(&reg_main(db->reg)->bt, &op, &done);
 }
 
 static void
@@ -261,7 +263,7 @@ wide_compare(struct zt *t, struct db *db, const uint32_t *acked, const uint32_t 
         uint32_t got = 0;
         size_t n = (size_t)snprintf(key, sizeof(key), "%06u+", i);
 
-        ZT_OK(t, bt_get(&db->main, (struct bt_slice){key, n}, copy32, &got));
+        ZT_OK(t, bt_get(&reg_main(db->reg)->bt, NULL, (struct bt_slice){key, n}, copy32, &got));
         ZT_CHECK(t, got >= acked[i] && got <= tried[i]);
     }
 }

@@ -1,10 +1,11 @@
-/* check.c - cohort_check(): tree, map, zones and page ids against each other.
+/* check.c - cohort_check(): trees, names, map, zones and page ids against each other.
  *
  * Everything dirty is written first, so that what is verified is what the device holds. Findings are lines to the
  * caller; the number of them decides.
  */
 #include "boot/boot_internal.h"
 #include "buf/buf.h"
+#include "cat/cat.h"
 #include "store/store.h"
 
 #include <inttypes.h>
@@ -15,6 +16,8 @@ struct reach {
     uint64_t *bits;
     uint64_t pages;
     uint64_t twice;
+    struct db *db;
+    struct cohort_check_result *out;
     void (*report)(void *arg, const char *line);
     void *arg;
 };
@@ -71,12 +74,40 @@ compare_ids(const struct db *db, const struct reach *r)
     return errors;
 }
 
+/* One tree, internal ones included: their entries are not the user's. */
+static int
+check_tree(void *arg, uint32_t id, page_id root)
+{
+    struct reach *r = arg;
+    struct cohort_check_result *out = r->out;
+    struct bt_check_result tree = {0};
+    struct reg_tree *t;
+    int rc = reg_get(r->db->reg, id, &t);
+
+    (void)root;
+    if (rc != 0)
+        return rc;
+    rc = bt_check(&t->bt, visit_page, forward_line, r, &tree);
+    reg_put(r->db->reg, t);
+    if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_CORRUPT)
+        return rc;
+    out->errors += tree.errors + (rc != 0 && tree.errors == 0 ? 1 : 0);
+    out->pages += tree.leaf_pages + tree.inner_pages;
+    out->leaf_pages += tree.leaf_pages;
+    out->inner_pages += tree.inner_pages;
+    out->leaf_used_bytes += tree.leaf_used_bytes;
+    out->ghosts += tree.ghosts;
+    if (id == REG_MAIN || id >= REG_USER)
+        out->entries += tree.entries;
+    return 0;
+}
+
 int
 boot_check(struct db *db, void (*report)(void *arg, const char *line), void *arg,
            struct cohort_check_result *out)
 {
-    struct bt_check_result tree = {0};
-    struct reach r = {.report = report, .arg = arg};
+    struct reach r = {.report = report, .arg = arg, .db = db, .out = out};
+    uint64_t findings = 0;
     int rc = boot_writable(db);
 
     if (rc == 0)
@@ -87,17 +118,16 @@ boot_check(struct db *db, void (*report)(void *arg, const char *line), void *arg
     r.bits = calloc(r.pages / 64 + 1, sizeof(*r.bits));
     if (r.bits == NULL)
         return CH_FAIL(COHORT_ENOMEM, "check: %" PRIu64 " pages", r.pages);
-    rc = bt_check(&db->main, visit_page, forward_line, &r, &tree);
+    *out = (struct cohort_check_result){0};
+    rc = reg_each(db->reg, check_tree, &r);
+    if (rc == 0)
+        rc = cat_check(db->cat, report, arg, &findings);
     if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_CORRUPT)
         goto out;
-    out->errors = tree.errors + (rc != 0 && tree.errors == 0 ? 1 : 0) + r.twice;
+    out->errors += findings + (rc != 0 && findings == 0 ? 1 : 0) + r.twice;
     out->errors += compare_ids(db, &r);
     out->errors += store_verify(db->store, report, arg);
-    out->pages = tree.leaf_pages + tree.inner_pages;
-    out->entries = tree.entries;
-    out->leaf_pages = tree.leaf_pages;
-    out->inner_pages = tree.inner_pages;
-    out->leaf_used_bytes = tree.leaf_used_bytes;
+    out->trees = cat_tree_count(db->cat);
     rc =
         out->errors == 0 ? 0 : CH_FAIL(COHORT_ECORRUPT, "check: %" PRIu64 " findings", out->errors);
 out:

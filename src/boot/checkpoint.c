@@ -1,11 +1,11 @@
 /* checkpoint.c - writes map and zone table, stores the root, cuts the log.
  *
  * The order is what crash safety hangs on:
- *   1  dirty pages that hold the log back are cleaned (they would pin the cut)
+ *   1  undo of old transactions is moved to pages, dirty pages that hold the log back are cleaned (they would pin the cut)
  *   2  map_start = end of the log, before the first map page is copied (R7)
  *   3  dirty map pages and changed zone-table pages are copied, each under its lock; the log is made durable up to
  *      what the copies contain (R7: S2 covers them), then they are written to their non-current slots
- *   4  the oldest unsaved LSN over all frames is read after map_start was taken (R3)
+ *   4  the oldest unsaved LSN over all frames and transactions is read after map_start was taken (R3)
  *   5  the log is flushed to its end: every MAP record that made a frame clean before step 4 is durable (R2)
  *   6  the device is flushed: the array pages are durable before the root names them (R16)
  *   7  root record, flushed; arrays switch slots; the log is cut below min(map_start, oldest)
@@ -13,11 +13,14 @@
  *
  * Lock: db.ckpt (rank CHECKPOINT) for the whole of it; writers go on meanwhile.
  */
+#include "base/bug.h"
 #include "base/log.h"
 #include "boot/boot_internal.h"
 #include "buf/buf.h"
 #include "dev/dev.h"
 #include "store/store.h"
+#include "txn/txn.h"
+#include "ver/ver.h"
 #include "wal/wal.h"
 
 #include <inttypes.h>
@@ -203,9 +206,10 @@ static int
 write_checkpoint(struct db *db)
 {
     uint64_t round = store_checkpoint_begin(db->store);
+    lsn_t early = CH_BUG(R3_SCAN_FIRST) ? buf_oldest_dirty(db->buf) : 0;
     lsn_t map_start = wal_end(db->wal); /* R7: position first */
     uint64_t number = next_number(db);
-    lsn_t oldest;
+    lsn_t oldest = 0;
     lsn_t cut;
     int rc = write_map_pages(db, number);
 
@@ -213,13 +217,17 @@ write_checkpoint(struct db *db)
         rc = write_zone_pages(db, number);
     if (rc != 0)
         return rc;
+    if (CH_BUG(R7_LATE_POSITION))
+        map_start = wal_end(db->wal);
     store_checkpoint_covers(db->store, round);
-    oldest = buf_oldest_dirty(db->buf); /* R3: after map_start */
+    oldest = CH_BUG(R3_SCAN_FIRST) ? early : buf_oldest_dirty(db->buf); /* R3: after map_start */
+    oldest = ch_min_u64(oldest, txns_oldest(db->txns));
     /* A bound read before an earlier checkpoint may be registered after it; its record is then above that cut. */
     cut = ch_max_u64(db->root.cut, ch_min_u64(map_start, oldest));
-    rc = wal_flush(db->wal, wal_end(db->wal)); /* R2 */
+    if (!CH_BUG(R2_CUT_EARLY))
+        rc = wal_flush(db->wal, wal_end(db->wal)); /* R2 */
     if (rc == 0)
-        rc = dev_flush(db->dev); /* R16 */
+        rc = CH_BUG(R16_NO_FLUSH) ? 0 : dev_flush(db->dev); /* R16 */
     if (rc != 0)
         return rc;
     db->root.cut = cut;
@@ -227,11 +235,14 @@ write_checkpoint(struct db *db)
     db->root.checkpoint = number;
     if (!boot_is_inplace(db))
         db->root.zones = zone_count(store_zones(db->store));
+    db->root.next_txn = ver_next_id(db->ver);
     db->root.page_high = map_pid_high(store_map(db->store));
     if (cut >= db->root.epoch_start)
         db->root.epoch_min = db->root.epoch;
     for (int i = 0; i < META_ARRAYS; i++)
         db->root.digest[i] = meta_array_digest(db->arrays[i], number);
+    if (CH_BUG(R16_ROOT_LATE))
+        wal_truncate(db->wal, cut);
     rc = meta_store(db->dev, &db->root);
     if (rc != 0)
         return rc;
@@ -251,6 +262,11 @@ boot_checkpoint(struct db *db, bool all)
     rt_lock(&db->ckpt);
     rc = boot_writable(db);
     if (rc != 0)
+        goto out;
+    /* Undo of open transactions leaves the part of the log that is to be cut (R12); without room it stays, and the cut
+     * stays behind it. */
+    rc = txns_spill_below(db->txns, all ? wal_end(db->wal) : clean_target(db, false));
+    if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_NO_SPACE)
         goto out;
     rc = buf_clean_until(db->buf, clean_target(db, all));
     /* A full store keeps its dirty pages; the map part of the checkpoint still frees log. */

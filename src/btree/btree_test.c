@@ -13,13 +13,14 @@ static const struct bt_slice NO_KEY = {NULL, 0};
 static void
 test_random_ops(struct zt *t)
 {
-    struct rig_options o = {.frames = zt_below(t, 2) == 0 ? 64 : 2048};
+    struct rig_options o = {.frames = zt_below(t, 2) == 0 ? 64 : 2048,
+                            .versions = t->seed / 4 % 2 == 0};
     struct rig r;
     struct keys k;
     enum key_shape shape = (enum key_shape)(t->seed % KEY_SHAPES);
     unsigned grow = 60;
     uint8_t buf[COHORT_ENTRY_MAX];
-    lsn_t lsn;
+    struct bt_done done;
 
     rig_open(&r, t, &o);
     keys_create(&k, t, shape, shape == KEYS_LONG ? 600 : 3000, zt_below(t, 2) == 0 ? 40 : 1000);
@@ -35,14 +36,16 @@ test_random_ops(struct zt *t)
         } else if (zt_below(t, 4) == 0) {
             op.kind = zt_below(t, 2) == 0 ? BT_INSERT : BT_UPDATE;
             if (op.kind == BT_INSERT)
-                ZT_STATUS(t, bt_write(&r.bt, &op, &lsn), have ? COHORT_EXISTS : 0);
+                ZT_STATUS(t, bt_write(&r.bt, &op, &done), have ? COHORT_EXISTS : 0);
             else
-                ZT_STATUS(t, bt_write(&r.bt, &op, &lsn), have ? 0 : COHORT_NOTFOUND);
+                ZT_STATUS(t, bt_write(&r.bt, &op, &done), have ? 0 : COHORT_NOTFOUND);
             if (have == (op.kind == BT_UPDATE))
                 k.version[i] = step;
         } else {
             ZT_OK(t, rig_put(&r, &k, i, step));
         }
+        if (o.versions && step % 700 == 0)
+            rig_settle(&r);
         if (step % 3000 == 0)
             rig_compare(&r, &k);
     }
@@ -58,7 +61,7 @@ test_random_ops(struct zt *t)
 static void
 test_loads(struct zt *t)
 {
-    struct rig_options o = {0};
+    struct rig_options o = {.versions = t->seed / 3 % 2 == 0};
     struct bt_check_result c;
     struct rig r;
     struct keys k;
@@ -85,8 +88,10 @@ test_loads(struct zt *t)
     for (unsigned i = 0; i < k.n; i++)
         ZT_OK(t, rig_del(&r, &k, order[k.n - 1 - i]));
     rig_compare(&r, &k);
+    if (o.versions)
+        rig_settle(&r);
     c = rig_check(&r);
-    ZT_CHECK(t, c.entries == 0 && c.leaf_pages == 1 && c.inner_pages == 0);
+    ZT_CHECK(t, c.entries == 0 && c.ghosts == 0 && c.leaf_pages == 1 && c.inner_pages == 0);
     free(order);
     keys_destroy(&k);
     rig_close(&r);
@@ -133,6 +138,7 @@ test_seeks(struct zt *t)
 {
     struct rig_options o = {.frames = 128};
     struct bt_slice key, value;
+    unsigned flags;
     struct bt_cursor *c;
     struct rig r;
     struct keys k;
@@ -142,7 +148,7 @@ test_seeks(struct zt *t)
     ZT_OK(t, bt_cursor_create(&r.bt, &c));
     ZT_STATUS(t, bt_seek(c, BT_FIRST, NO_KEY), COHORT_NOTFOUND);
     ZT_STATUS(t, bt_seek(c, BT_LAST, NO_KEY), COHORT_NOTFOUND);
-    ZT_CHECK(t, !bt_entry(c, &key, &value));
+    ZT_CHECK(t, !bt_entry(c, &key, &value, &flags));
     for (unsigned i = 0; i < k.n; i++)
         if (zt_below(t, 3) != 0)
             ZT_OK(t, rig_put(&r, &k, i, 1));
@@ -160,10 +166,10 @@ test_seeks(struct zt *t)
             continue;
         }
         ZT_OK(t, rc);
-        ZT_CHECK(t, bt_entry(c, &key, &value));
+        ZT_CHECK(t, bt_entry(c, &key, &value, &flags));
         ZT_CHECK(t, node_compare(key, key_slice(&k, back ? down - 1 : up)) == 0);
         if (back ? bt_prev(c) == 0 : bt_next(c) == 0) {
-            ZT_CHECK(t, bt_entry(c, &key, &value));
+            ZT_CHECK(t, bt_entry(c, &key, &value, &flags));
             up = back ? 0 : first_at_or_after(&k, up + 1);
             while (back && k.version[--down - 1] == 0)
                 ;
@@ -198,6 +204,7 @@ test_scan_under_changes(struct zt *t)
 {
     struct rig_options o = {0};
     struct bt_slice key, value;
+    unsigned flags;
     struct bt_cursor *c;
     struct rig r;
     struct keys k;
@@ -214,7 +221,7 @@ test_scan_under_changes(struct zt *t)
         int rc = bt_seek(c, back ? BT_LAST : BT_FIRST, NO_KEY);
 
         while (rc == 0) {
-            ZT_CHECK(t, bt_entry(c, &key, &value));
+            ZT_CHECK(t, bt_entry(c, &key, &value, &flags));
             ZT_CHECK(t, key.bytes == 14);
             memcpy(digits, (const char *)key.data + 4, 10);
             at = (unsigned)(strtoul(digits, NULL, 10) / 3);
@@ -231,118 +238,6 @@ test_scan_under_changes(struct zt *t)
     rig_compare(&r, &k);
     bt_cursor_destroy(c);
     keys_destroy(&k);
-    rig_close(&r);
-}
-
-/* ---- batches ---- */
-
-enum {
-    BATCH_OPS = 2000
-};
-
-struct batch_ops {
-    struct bt_op ops[BATCH_OPS];
-    uint8_t values[BATCH_OPS][128];
-    unsigned keys[BATCH_OPS];
-    size_t n;
-};
-
-static void
-batch_add(struct batch_ops *b, const struct keys *k, unsigned i, uint32_t version)
-{
-    struct bt_op *op = &b->ops[b->n];
-
-    op->kind = version == 0 ? BT_DEL : BT_PUT;
-    op->key = key_slice(k, i);
-    op->value = version == 0 ? NO_KEY : key_value(k, i, version, b->values[b->n]);
-    b->keys[b->n++] = i;
-}
-
-static void
-batch_done(const struct batch_ops *b, struct keys *k, uint32_t version)
-{
-    for (size_t i = 0; i < b->n; i++)
-        k->version[b->keys[i]] = b->ops[i].kind == BT_DEL ? 0 : version;
-}
-
-/* Goal: batches of any size and mix do what their operations say, from the empty tree on and back
- * to it. */
-static void
-test_batches(struct zt *t)
-{
-    struct batch_ops *b = calloc(1, sizeof(*b));
-    struct rig_options o = {0};
-    struct rig r;
-    struct keys k;
-    lsn_t lsn = 99;
-
-    ZT_CHECK(t, b != NULL);
-    rig_open(&r, t, &o);
-    keys_create(&k, t, t->seed % 2 == 0 ? KEYS_DECIMAL : KEYS_BINARY, BATCH_OPS, 100);
-    ZT_OK(t, bt_write_batch(&r.bt, b->ops, 0, &lsn));
-    ZT_CHECK(t, lsn == 0);
-    for (uint32_t round = 1; round <= 30; round++) {
-        unsigned dense = round == 1 ? 1 : 1 + (unsigned)zt_below(t, zt_below(t, 2) == 0 ? 4 : 400);
-        unsigned dels = round == 1 ? 0 : (unsigned)zt_below(t, 3) * 50;
-
-        b->n = 0;
-        for (unsigned i = 0; i < k.n; i++)
-            if (zt_below(t, dense) == 0)
-                batch_add(b, &k, i, zt_below(t, 100) < dels ? 0 : round);
-        ZT_OK(t, bt_write_batch(&r.bt, b->ops, b->n, &lsn));
-        batch_done(b, &k, round);
-        if (round % 5 == 0)
-            rig_compare(&r, &k);
-        rig_trim(&r);
-    }
-    b->n = 0;
-    for (unsigned i = 0; i < k.n; i++)
-        batch_add(b, &k, i, 0);
-    ZT_OK(t, bt_write_batch(&r.bt, b->ops, b->n, &lsn));
-    batch_done(b, &k, 0);
-    rig_compare(&r, &k);
-    ZT_CHECK(t, rig_check(&r).leaf_pages <= 3);
-    ZT_OK(t, bt_write_batch(&r.bt, b->ops, b->n, &lsn));
-    ZT_CHECK(t, lsn == 0);
-    keys_destroy(&k);
-    free(b);
-    rig_close(&r);
-}
-
-/* Goal: limits are kept and a refused batch changes nothing. */
-static void
-test_batch_limits(struct zt *t)
-{
-    struct batch_ops *b = calloc(1, sizeof(*b));
-    struct rig_options o = {0};
-    struct rig r;
-    struct keys k;
-    lsn_t lsn = 0;
-    size_t fits;
-
-    ZT_CHECK(t, b != NULL);
-    rig_open(&r, t, &o);
-    keys_create(&k, t, KEYS_DECIMAL, BATCH_OPS, 100);
-    for (unsigned i = 0; i < k.n; i++)
-        ZT_OK(t, rig_put(&r, &k, i, 1));
-    for (unsigned i = 0; i < k.n; i++)
-        batch_add(b, &k, i, 2);
-    r.bt.batch_bytes_max = 20000;
-    ZT_STATUS(t, bt_write_batch(&r.bt, b->ops, b->n, &lsn), COHORT_EBATCHSIZE);
-    rig_compare(&r, &k);
-    r.bt.batch_bytes_max = WAL_RECORD_MAX;
-    r.bt.batch_leaves_max = 5;
-    ZT_STATUS(t, bt_write_batch(&r.bt, b->ops, b->n, &lsn), COHORT_EBATCHSIZE);
-    rig_compare(&r, &k);
-    for (fits = b->n; fits > 0; fits--)
-        if (bt_write_batch(&r.bt, b->ops, fits, &lsn) == 0)
-            break;
-    ZT_CHECK(t, fits > 20);
-    b->n = fits;
-    batch_done(b, &k, 2);
-    rig_compare(&r, &k);
-    keys_destroy(&k);
-    free(b);
     rig_close(&r);
 }
 
@@ -368,43 +263,33 @@ replay(struct rig *from, struct rig *to, unsigned skip, unsigned limit)
 
     ZT_OK(from->t, wal_scan_open(&cfg, &s));
     while (n < limit && (rc = wal_scan_next(s, &rec)) == 0) {
-        if (rec.type != BT_RECORD_PAGES)
+        if (rec.type < BT_RECORD_PAGES || rec.type > BT_RECORD_UNDO)
             continue;
         if (n++ >= skip)
-            ZT_OK(from->t, bt_redo(to->buf, rec.end, rec.data, rec.bytes));
+            ZT_OK(from->t, bt_redo(to->buf, rec.type, rec.end, rec.data, rec.bytes));
     }
     ZT_CHECK(from->t, n == limit || rc == COHORT_NOTFOUND);
     wal_scan_close(s);
     return n;
 }
 
-/* Random operations and batches, none of which leaves the log. */
+/* Random operations, none of which leaves the log. */
 static void
 fill_log(struct rig *r, struct keys *k)
 {
     struct zt *t = r->t;
-    struct batch_ops *b = calloc(1, sizeof(*b));
-    lsn_t lsn;
 
-    ZT_CHECK(t, b != NULL);
-    for (uint32_t step = 1; step <= 4000; step++) {
+    for (uint32_t step = 1; step <= 6000; step++) {
         unsigned i = (unsigned)zt_below(t, k->n);
 
-        if (step % 50 == 0) {
-            b->n = 0;
-            for (i = 0; i < k->n; i++)
-                if (zt_below(t, 16) == 0)
-                    batch_add(b, k, i, zt_below(t, 2) == 0 ? 0 : step);
-            ZT_OK(t, bt_write_batch(&r->bt, b->ops, b->n, &lsn));
-            batch_done(b, k, step);
-        } else if (k->version[i] != 0 && zt_below(t, 100) < (step / 1000 % 2 == 0 ? 40 : 70)) {
+        if (k->version[i] != 0 && zt_below(t, 100) < (step / 1000 % 2 == 0 ? 40 : 70))
             ZT_OK(t, rig_del(r, k, i));
-        } else {
+        else
             ZT_OK(t, rig_put(r, k, i, step));
-        }
+        if (step % 500 == 0 && r->ver != NULL)
+            rig_settle(r);
     }
     ZT_OK(t, wal_flush(r->wal, wal_end(r->wal)));
-    free(b);
 }
 
 /* Goal: the log alone rebuilds the tree; any prefix of it is a valid tree; replaying any part of it
@@ -414,7 +299,8 @@ fill_log(struct rig *r, struct keys *k)
 static void
 test_redo(struct zt *t)
 {
-    struct rig_options o = {.frames = 200000, .log_megabytes = 64};
+    struct rig_options o = {
+        .frames = 200000, .log_megabytes = 64, .versions = t->seed / 4 % 2 == 0};
     struct rig_options empty = {.no_tree = true, .frames = 4096};
     struct rig r, into;
     struct keys k;
@@ -427,6 +313,8 @@ test_redo(struct zt *t)
     for (unsigned round = 0; round < 5; round++) {
         rig_open(&into, t, &empty);
         bt_init(&into.bt, into.buf, into.wal, RIG_TREE, r.bt.root);
+        if (o.versions)
+            bt_init(&into.undo, into.buf, into.wal, RIG_UNDO_TREE, r.undo.root);
         if (round == 0) {
             records = replay(&r, &into, 0, UINT32_MAX);
             rig_compare(&into, &k);
@@ -451,10 +339,11 @@ test_redo(struct zt *t)
 static void
 test_write_lsn(struct zt *t)
 {
-    struct rig_options o = {0};
+    struct rig_options o = {.versions = true};
     struct rig r;
     struct keys k;
     uint8_t buf[COHORT_ENTRY_MAX];
+    struct bt_done done;
     lsn_t lsn = 0;
 
     rig_open(&r, t, &o);
@@ -465,8 +354,12 @@ test_write_lsn(struct zt *t)
         int rc;
 
         op.kind = zt_below(t, 100) < (step / 250 % 2 == 0 ? 20 : 80) ? BT_DEL : BT_PUT;
-        rc = bt_write(&r.bt, &op, &lsn);
+        rc = bt_write(&r.bt, &op, &done);
         ZT_CHECK(t, rc == 0 || rc == COHORT_NOTFOUND);
+        if (rc == 0)
+            lsn = done.lsn;
+        if (step % 100 == 0)
+            rig_settle(&r); /* purges and merges keep it */
         ZT_CHECK(t, rig_write_lsn(&r) == lsn);
     }
     keys_destroy(&k);
@@ -486,7 +379,9 @@ test_redo_malformed(struct zt *t)
         ch_prng_fill(&t->rng, junk, sizeof(junk));
         if (zt_below(t, 2) == 0)
             ch_put16(junk, 1);
-        ZT_STATUS(t, bt_redo(r.buf, 1 << 20, junk, (uint32_t)zt_below(t, sizeof(junk))),
+        ZT_STATUS(t,
+                  bt_redo(r.buf, (uint8_t)zt_below(t, 6), 1 << 20, junk,
+                          (uint32_t)zt_below(t, sizeof(junk))),
                   COHORT_ELOG);
     }
     ZT_CHECK(t, rig_check(&r).entries == 0);
@@ -500,7 +395,8 @@ test_redo_malformed(struct zt *t)
 static void
 test_full_drive(struct zt *t)
 {
-    struct rig_options o = {.megabytes = 8, .log_megabytes = 2, .frames = 256};
+    struct rig_options o = {
+        .megabytes = 8, .log_megabytes = 2, .frames = 256, .versions = t->seed % 2 == 0};
     struct rig r;
     struct keys k;
     int rc = 0;
@@ -518,8 +414,11 @@ test_full_drive(struct zt *t)
     for (unsigned i = 0; i < k.n; i++) {
         if (k.version[i] != 0)
             ZT_OK(t, rig_del(&r, &k, i));
-        if (i % 200 == 199)
+        if (i % 200 == 199) {
+            if (o.versions)
+                rig_settle(&r);
             rig_trim(&r);
+        }
     }
     rig_compare(&r, &k);
     ZT_OK(t, rig_put(&r, &k, 1, 1)); /* there is room again */
@@ -533,16 +432,14 @@ main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
         {"random_ops", test_random_ops, 16},
-        {"loads", test_loads, 3},
+        {"loads", test_loads, 6},
         {"deep_tree", test_deep_tree, 1},
         {"seeks", test_seeks, 8},
         {"scan_under_changes", test_scan_under_changes, 4},
-        {"batches", test_batches, 6},
-        {"batch_limits", test_batch_limits, 1},
         {"redo", test_redo, 8},
         {"write_lsn", test_write_lsn, 2},
         {"redo_malformed", test_redo_malformed, 2},
-        {"full_drive", test_full_drive, 1},
+        {"full_drive", test_full_drive, 2},
     };
 
     return zt_main(argc, argv, "btree", cases, CH_ARRAY_LEN(cases));

@@ -62,11 +62,26 @@ rig_open(struct rig *r, struct zt *t, const struct rig_options *o)
     store_set_wal(r->store, r->wal);
     ZT_OK(t, store_format(r->store));
     open_buf(r);
+    if (o->versions) {
+        struct ver_config vc = {.bytes_max = o->version_bytes != 0 ? o->version_bytes : 16 << 20,
+                                .slots_max = 64,
+                                .horizon = wc.start,
+                                .next_id = 1};
+
+        ZT_OK(t, ver_create(&vc, &r->ver));
+    }
     if (o->no_tree)
         return;
     ZT_OK(t, buf_new(r->buf, &root));
     bt_init(&r->bt, r->buf, r->wal, RIG_TREE, root.pid);
     ZT_OK(t, bt_format(&r->bt, &root));
+    if (!o->versions)
+        return;
+    ZT_OK(t, buf_new(r->buf, &root));
+    bt_init(&r->undo, r->buf, r->wal, RIG_UNDO_TREE, root.pid);
+    ZT_OK(t, bt_format(&r->undo, &root));
+    r->bt.ver = r->ver;
+    r->bt.undo = &r->undo;
 }
 
 void
@@ -74,6 +89,9 @@ rig_close(struct rig *r)
 {
     if (r->bt.buf != NULL)
         bt_fini(&r->bt);
+    if (r->undo.buf != NULL)
+        bt_fini(&r->undo);
+    ver_destroy(r->ver);
     buf_stop(r->buf);
     buf_destroy(r->buf);
     wal_destroy(r->wal);
@@ -99,6 +117,23 @@ rig_reopen_buf(struct rig *r)
     buf_destroy(r->buf);
     open_buf(r);
     r->bt.buf = r->buf;
+    if (r->undo.buf != NULL)
+        r->undo.buf = r->buf;
+}
+
+void
+rig_settle(struct rig *r)
+{
+    uint8_t key[COHORT_KEY_MAX];
+    size_t bytes;
+    uint32_t tree;
+
+    while (ver_trim(r->ver, 1000))
+        ;
+    while (ver_take_ghost(r->ver, &tree, key, &bytes)) {
+        ZT_CHECK(r->t, tree == RIG_TREE);
+        bt_purge(&r->bt, (struct bt_slice){key, bytes});
+    }
 }
 
 static void
@@ -148,9 +183,16 @@ reach(struct rig *r, bool *seen)
     struct reach a = {r, seen, 0};
     struct bt_check_result c;
 
+    lsn_t lsn;
+
     ZT_OK(r->t, bt_check(&r->bt, reach_visit, NULL, &a, &c));
     ZT_CHECK(r->t, c.errors == 0);
-    return a.write_lsn;
+    lsn = a.write_lsn;
+    if (r->undo.buf != NULL) {
+        ZT_OK(r->t, bt_check(&r->undo, reach_visit, NULL, &a, &c));
+        ZT_CHECK(r->t, c.errors == 0);
+    }
+    return lsn;
 }
 
 void
@@ -297,13 +339,15 @@ int
 rig_put(struct rig *r, struct keys *k, unsigned i, uint32_t version)
 {
     uint8_t buf[COHORT_ENTRY_MAX];
-    struct bt_op op = {BT_PUT, key_slice(k, i), key_value(k, i, version, buf)};
-    lsn_t lsn = 0;
-    int rc = bt_write(&r->bt, &op, &lsn);
+    struct bt_op op = {
+        .kind = BT_PUT, .key = key_slice(k, i), .value = key_value(k, i, version, buf)};
+    struct bt_done done;
+    int rc = bt_write(&r->bt, &op, &done);
 
     if (rc == 0) {
+        ZT_CHECK(r->t, done.had_value == (k->version[i] != 0) && !done.had_ref);
         k->version[i] = version;
-        ZT_CHECK(r->t, lsn > 0 && lsn <= wal_end(r->wal));
+        ZT_CHECK(r->t, done.lsn > 0 && done.lsn <= wal_end(r->wal));
     }
     rig_tick(r);
     return rc;
@@ -312,9 +356,9 @@ rig_put(struct rig *r, struct keys *k, unsigned i, uint32_t version)
 int
 rig_del(struct rig *r, struct keys *k, unsigned i)
 {
-    struct bt_op op = {BT_DEL, key_slice(k, i), {NULL, 0}};
-    lsn_t lsn = 0;
-    int rc = bt_write(&r->bt, &op, &lsn);
+    struct bt_op op = {.kind = BT_DEL, .key = key_slice(k, i)};
+    struct bt_done done;
+    int rc = bt_write(&r->bt, &op, &done);
 
     if (rc == 0)
         k->version[i] = 0;
@@ -328,10 +372,11 @@ struct got {
 };
 
 static void
-copy_got(void *arg, const void *value, size_t bytes)
+copy_got(void *arg, const void *value, size_t bytes, unsigned flags)
 {
     struct got *g = arg;
 
+    (void)flags;
     memcpy(g->data, value, bytes);
     g->bytes = bytes;
 }
@@ -352,7 +397,7 @@ uint32_t
 rig_get(struct rig *r, const struct keys *k, unsigned i)
 {
     struct got g;
-    int rc = bt_get(&r->bt, key_slice(k, i), copy_got, &g);
+    int rc = bt_get(&r->bt, NULL, key_slice(k, i), copy_got, &g);
 
     if (rc == COHORT_NOTFOUND)
         return 0;
@@ -364,8 +409,9 @@ static void
 compare_entry(struct rig *r, const struct keys *k, unsigned i, struct bt_cursor *c)
 {
     struct bt_slice key, value;
+    unsigned flags;
 
-    ZT_CHECK(r->t, bt_entry(c, &key, &value));
+    ZT_CHECK(r->t, bt_entry(c, &key, &value, &flags) && flags == 0);
     ZT_CHECK(r->t, node_compare(key, key_slice(k, i)) == 0);
     ZT_CHECK(r->t, value_version(r->t, k, i, value) == k->version[i]);
 }

@@ -10,12 +10,14 @@
 #include "page/page.h"
 #include "space/map.h"
 #include "store/store.h"
+#include "ver/ver.h"
 #include "wal/wal.h"
 #include "zt/zt.h"
 
 enum {
     RIG_KEYS_MAX = 20000,
     RIG_TREE = 7,
+    RIG_UNDO_TREE = 2,
     RIG_LOG_BASE = 64 << 10,
     RIG_ZONE = 256 << 10,
 };
@@ -25,8 +27,10 @@ struct rig_options {
     unsigned megabytes;     /* of the drive; 0 = 128 */
     unsigned log_megabytes; /* 0 = 16 */
     bool background;
-    bool no_tree;    /* for redo */
-    lsn_t log_start; /* for redo: behind the LSNs of the log that is replayed; 0 = 4096 */
+    bool versions;          /* the tree has a version store and an undo tree */
+    uint64_t version_bytes; /* of the store; 0 = 16 MiB */
+    bool no_tree;           /* for redo */
+    lsn_t log_start;        /* for redo: behind the LSNs of the log that is replayed; 0 = 4096 */
 };
 
 struct rig {
@@ -37,7 +41,8 @@ struct rig {
     struct store *store;
     struct wal *wal;
     struct buf *buf;
-    struct bt bt;
+    struct ver *ver;
+    struct bt bt, undo;
     unsigned ops; /* since the log was cut */
 };
 
@@ -47,6 +52,8 @@ void rig_close(struct rig *r);
 void rig_trim(struct rig *r);
 /* Drops the clean cache: what follows is read from the drive. */
 void rig_reopen_buf(struct rig *r);
+/* Trims what no view needs and purges the ghosts that this leaves behind. */
+void rig_settle(struct rig *r);
 /* bt_check() without findings. */
 struct bt_check_result rig_check(struct rig *r);
 /* After cleaning, pages have images if and only if the tree reaches them. */
@@ -77,6 +84,7 @@ struct bt_slice key_slice(const struct keys *k, unsigned i);
 /* The value of key i at that version, in `buf` of COHORT_ENTRY_MAX bytes. */
 struct bt_slice key_value(const struct keys *k, unsigned i, uint32_t version, uint8_t *buf);
 
+/* Operations of their own. */
 int rig_put(struct rig *r, struct keys *k, unsigned i, uint32_t version);
 int rig_del(struct rig *r, struct keys *k, unsigned i);
 /* The version of the value found, 0 = absent; fails when the value is not one that was ever

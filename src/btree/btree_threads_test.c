@@ -1,18 +1,19 @@
 /* btree_threads_test.c - many threads on one tree: writers of keys of their own, writers of shared
- * keys, batches, scans. */
+ * keys, transactions, scans. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/status.h"
 #include "btree/btree_test_rig.h"
+#include "btree/undo.h"
 
 enum {
     WRITERS = 3,
     OWN_KEYS = 3000, /* key i belongs to writer i % WRITERS */
     OPS = 6000,
-    GROUP = 12, /* keys that batches write together, at distances */
-    ROUNDS = 300,
+    TRANSFERS = 1500,
+    BALANCE = 100, /* of each account in the beginning */
 };
 
 struct crew {
@@ -41,8 +42,9 @@ expect(struct crew *c, bool ok, int line)
 #define EXPECT(c, e) expect((c), (e), __LINE__)
 
 static void
-copy_version(void *arg, const void *value, size_t bytes)
+copy_version(void *arg, const void *value, size_t bytes, unsigned flags)
 {
+    (void)flags;
     *(uint32_t *)arg = bytes < 4 ? 0 : ch_get32(value);
 }
 
@@ -50,10 +52,11 @@ static int
 put(struct crew *c, unsigned i, uint32_t version, enum bt_write_kind kind)
 {
     uint8_t buf[COHORT_ENTRY_MAX];
-    struct bt_op op = {kind, key_slice(c->keys, i), key_value(c->keys, i, version, buf)};
-    lsn_t lsn;
+    struct bt_op op = {
+        .kind = kind, .key = key_slice(c->keys, i), .value = key_value(c->keys, i, version, buf)};
+    struct bt_done done;
 
-    return bt_write(&c->rig->bt, &op, &lsn);
+    return bt_write(&c->rig->bt, &op, &done);
 }
 
 /* Own keys, exactly as a model says; the main thread compares at the end. */
@@ -80,7 +83,7 @@ own_keys(void *arg)
             c->keys->version[i] = step;
         }
         version = 0;
-        rc = bt_get(&c->rig->bt, key_slice(c->keys, i), copy_version, &version);
+        rc = bt_get(&c->rig->bt, NULL, key_slice(c->keys, i), copy_version, &version);
         EXPECT(c, rc == (c->keys->version[i] == 0 ? COHORT_NOTFOUND : 0));
         EXPECT(c, version == c->keys->version[i]);
     }
@@ -101,10 +104,11 @@ scanner(void *arg)
          round++) {
         bool back = round % 2 != 0;
         struct bt_slice key, value, before = {last, SIZE_MAX};
+        unsigned flags;
 
         rc = bt_seek(cursor, back ? BT_LAST : BT_FIRST, (struct bt_slice){NULL, 0});
         while (rc == 0) {
-            EXPECT(c, bt_entry(cursor, &key, &value) && value.bytes >= 4);
+            EXPECT(c, bt_entry(cursor, &key, &value, &flags) && value.bytes >= 4);
             if (before.bytes != SIZE_MAX)
                 EXPECT(c, back ? node_compare(key, before) < 0 : node_compare(key, before) > 0);
             memcpy(last, key.data, key.bytes);
@@ -133,7 +137,8 @@ run(struct zt *t, struct crew *c, struct worker *ws, unsigned n, void (*fn)(void
 static void
 test_own_keys(struct zt *t)
 {
-    struct rig_options o = {.frames = 512, .log_megabytes = 64, .background = true};
+    struct rig_options o = {
+        .frames = 512, .log_megabytes = 64, .background = true, .versions = t->seed / 2 % 2 == 0};
     struct worker ws[WRITERS], scan[1];
     struct rig r;
     struct keys k;
@@ -170,7 +175,7 @@ token_taker(void *arg)
         if (rc == COHORT_EXISTS)
             continue;
         EXPECT(c, rc == 0);
-        rc = bt_get(&c->rig->bt, key_slice(c->keys, i), copy_version, &version);
+        rc = bt_get(&c->rig->bt, NULL, key_slice(c->keys, i), copy_version, &version);
         EXPECT(c, rc == 0 && version == w->number + 1);
         EXPECT(c, put(c, i, 0, BT_DEL) == 0);
     }
@@ -179,7 +184,7 @@ token_taker(void *arg)
 static void
 test_shared_keys(struct zt *t)
 {
-    struct rig_options o = {.log_megabytes = 64, .background = true};
+    struct rig_options o = {.log_megabytes = 64, .background = true, .versions = t->seed % 2 == 0};
     struct worker ws[WRITERS];
     struct rig r;
     struct keys k;
@@ -196,92 +201,328 @@ test_shared_keys(struct zt *t)
     rig_close(&r);
 }
 
-/* ---- batches are atomic ---- */
+/* ---- transactions: transfers between accounts, which come and go with their balance ---- */
 
-/* Each round one batch puts the round's number under all keys of the group. */
-static void
-group_writer(void *arg)
+/* Even keys are accounts, odd ones noise. */
+struct bank_txn {
+    struct ver_view view;
+    struct ver_txn *w;
+};
+
+static bool
+bank_begin(struct crew *c, struct bank_txn *x)
 {
-    struct worker *w = arg;
-    struct crew *c = w->crew;
-    uint8_t values[GROUP][COHORT_ENTRY_MAX];
-    struct bt_op ops[GROUP];
+    struct rig *r = c->rig;
+    int rc = ver_view_open(r->ver, &x->view);
+
+    EXPECT(c, rc == 0);
+    if (rc != 0)
+        return false;
+    rc = ver_txn_create(r->ver, ver_new_id(r->ver), NULL, x->view.slot, wal_end(r->wal), &x->w);
+    EXPECT(c, rc == 0);
+    if (rc != 0)
+        ver_view_close(r->ver, &x->view);
+    else
+        x->view.self = x->w;
+    return rc == 0;
+}
+
+static void
+undo_key_del(struct crew *c, const uint8_t key[UNDO_KEY_BYTES])
+{
+    struct bt_op op = {.kind = BT_DEL, .key = {key, UNDO_KEY_BYTES}, .system = true};
+    struct bt_done done;
+
+    EXPECT(c, bt_write(&c->rig->undo, &op, &done) == 0);
+}
+
+/* All before-images go to the undo tree; `drop`: and leave memory. */
+static void
+bank_spill(struct crew *c, struct bank_txn *x, bool drop)
+{
+    uint8_t key[UNDO_KEY_BYTES], value[BT_ENTRY_MAX];
+    struct ver_entry *e;
+    struct ver_undo u;
+    struct bt_done done;
+
+    while ((e = ver_oldest_unspilled(x->w)) != NULL) {
+        struct bt_op op = {.kind = BT_PUT, .key = {key, sizeof(key)}, .system = true};
+        struct undo_entry ue;
+
+        ver_entry_info(e, &u);
+        ue = (struct undo_entry){.kind = u.kind,
+                                 .tree = u.tree,
+                                 .key = {u.key, u.key_bytes},
+                                 .before = {u.before, u.before_bytes}};
+        undo_key(ver_txn_id(x->w), u.seq, key);
+        op.value = (struct bt_slice){value, undo_encode(&ue, value)};
+        EXPECT(c, bt_write(&c->rig->undo, &op, &done) == 0);
+        ver_entry_spilled(c->rig->ver, e, drop);
+    }
+}
+
+struct image {
+    uint8_t data[COHORT_ENTRY_MAX];
+    size_t bytes;
+};
+
+static void
+copy_image(void *arg, const void *value, size_t bytes, unsigned flags)
+{
+    struct image *i = arg;
+    struct undo_entry e;
+
+    (void)flags;
+    i->bytes = 0;
+    if (undo_decode(value, bytes, &e) == 0 && e.before.bytes > 0) {
+        i->bytes = e.before.bytes;
+        memcpy(i->data, e.before.data, e.before.bytes);
+    }
+}
+
+static void
+bank_commit(struct crew *c, struct bank_txn *x, bool durable)
+{
+    struct rig *r = c->rig;
+    struct wal_ticket ticket = {0};
+    struct wal_part part = {"commit", 6};
     lsn_t lsn;
 
-    for (uint32_t round = 1; round <= ROUNDS; round++) {
-        for (unsigned i = 0; i < GROUP; i++) {
-            unsigned key = (i * (c->keys->n / GROUP)) | 1;
-
-            ops[i] = (struct bt_op){BT_PUT, key_slice(c->keys, key),
-                                    key_value(c->keys, key, round, values[i])};
-        }
-        EXPECT(c, bt_write_batch(&c->rig->bt, ops, GROUP, &lsn) == 0);
-    }
-    atomic_store_explicit(&c->stop, true, memory_order_relaxed);
+    EXPECT(c, wal_reserve(r->wal, WAL_USER, WAL_RECORD_HEADER + part.bytes, &ticket) == 0);
+    ver_commit_lock(r->ver);
+    lsn = wal_append(r->wal, &ticket, 200, CH_WAL, &part, 1);
+    ver_commit_end(r->ver, x->w, lsn, durable);
+    wal_release(r->wal, &ticket);
+    if (durable)
+        EXPECT(c, wal_flush(r->wal, lsn) == 0);
+    while (ver_advance(r->ver, wal_durable(r->wal)) < lsn) /* somebody else's flush is awaited */
+        EXPECT(c, wal_flush(r->wal, lsn) == 0);
+    ver_unregister(r->ver, x->view.slot);
+    ver_view_close(r->ver, &x->view);
 }
 
-/* Reads the group in ascending or descending order: what is read later is never older. */
 static void
-group_reader(void *arg)
+bank_abort(struct crew *c, struct bank_txn *x)
+{
+    struct rig *r = c->rig;
+    struct ver_entry *e;
+    struct ver_undo u;
+    struct image image;
+    uint8_t key[COHORT_KEY_MAX], spilled[UNDO_KEY_BYTES];
+    lsn_t lsn;
+
+    while ((e = ver_newest(x->w)) != NULL) {
+        ver_entry_info(e, &u);
+        undo_key(ver_txn_id(x->w), u.seq, spilled);
+        memcpy(key, u.key, u.key_bytes);
+        struct bt_undo_op op = {.txn = ver_txn_id(x->w),
+                                .undo_next = u.seq - 1,
+                                .kind = u.kind,
+                                .key = {key, u.key_bytes},
+                                .before = {u.before, u.before_bytes},
+                                .e = e};
+        if (u.before == NULL && u.before_bytes > 0) {
+            EXPECT(c, bt_get(&r->undo, NULL, (struct bt_slice){spilled, sizeof(spilled)},
+                             copy_image, &image) == 0);
+            op.before = (struct bt_slice){image.data, image.bytes};
+        }
+        EXPECT(c, bt_undo(&r->bt, &op, &lsn) == 0);
+        if (u.spilled)
+            undo_key_del(c, spilled);
+    }
+    ver_abort_end(r->ver, x->w);
+    ver_unregister(r->ver, x->view.slot);
+    ver_view_close(r->ver, &x->view);
+}
+
+/* 0: absent. */
+static uint32_t
+balance_of(struct crew *c, const struct bank_txn *x, unsigned i)
+{
+    uint32_t balance = 0;
+    int rc = bt_get(&c->rig->bt, &x->view, key_slice(c->keys, i), copy_version, &balance);
+
+    EXPECT(c, rc == COHORT_NOTFOUND || (rc == 0 && balance > 0));
+    return balance;
+}
+
+/* An account without balance is deleted. */
+static int
+set_balance(struct crew *c, const struct bank_txn *x, unsigned i, uint32_t balance)
+{
+    uint8_t buf[COHORT_ENTRY_MAX];
+    struct bt_op op = {.kind = balance == 0 ? BT_DEL : BT_PUT,
+                       .key = key_slice(c->keys, i),
+                       .value = key_value(c->keys, i, balance, buf),
+                       .txn = x->w,
+                       .view = &x->view};
+    struct bt_done done;
+    int rc = bt_write(&c->rig->bt, &op, &done);
+
+    EXPECT(c, rc == 0 || rc == COHORT_CONFLICT);
+    return rc;
+}
+
+static void
+teller(void *arg)
 {
     struct worker *w = arg;
     struct crew *c = w->crew;
+    struct bank_txn x;
 
-    while (!atomic_load_explicit(&c->stop, memory_order_relaxed)) {
-        bool back = ch_prng_below(&w->rng, 2) == 0;
-        uint32_t before = 0;
+    for (unsigned n = 0; n < TRANSFERS && bank_begin(c, &x); n++) {
+        unsigned a = (unsigned)ch_prng_below(&w->rng, c->keys->n) & ~1U;
+        unsigned b = (unsigned)ch_prng_below(&w->rng, c->keys->n) & ~1U;
+        uint32_t has = balance_of(c, &x, a), amount;
+        int rc = 0;
 
-        for (unsigned i = 0; i < GROUP; i++) {
-            unsigned key = ((back ? GROUP - 1 - i : i) * (c->keys->n / GROUP)) | 1;
-            uint32_t version = 0;
-            int rc = bt_get(&c->rig->bt, key_slice(c->keys, key), copy_version, &version);
+        amount = has == 0 || ch_prng_below(&w->rng, 3) == 0
+                     ? has
+                     : (uint32_t)ch_prng_below(&w->rng, has) + 1;
+        if (a != b && amount > 0) {
+            uint32_t other = balance_of(c, &x, b);
 
-            EXPECT(c, rc == 0 || (rc == COHORT_NOTFOUND && before == 0));
-            EXPECT(c, version >= before);
-            before = version;
+            rc = set_balance(c, &x, a, has - amount);
+            if (rc == 0)
+                rc = set_balance(c, &x, b, other + amount);
+            if (rc == 0) /* own writes are seen */
+                EXPECT(c, balance_of(c, &x, a) == has - amount &&
+                              balance_of(c, &x, b) == other + amount);
         }
+        if (ch_prng_below(&w->rng, 4) == 0)
+            bank_spill(c, &x, ch_prng_below(&w->rng, 2) == 0);
+        if (rc != 0 || ch_prng_below(&w->rng, 3) == 0)
+            bank_abort(c, &x);
+        else
+            bank_commit(c, &x, ch_prng_below(&w->rng, 8) == 0);
     }
 }
 
-/* Even keys come and go, so that the group's leaves split and merge. */
+static bool
+is_account(const struct crew *c, struct bt_slice key)
+{
+    unsigned lo = 0, hi = c->keys->n;
+
+    while (lo < hi) {
+        unsigned mid = (lo + hi) / 2;
+
+        if (node_compare(key_slice(c->keys, mid), key) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo % 2 == 0;
+}
+
+/* Each snapshot holds all the money, in a scan as in single gets. */
+static void
+auditor(void *arg)
+{
+    struct worker *w = arg;
+    struct crew *c = w->crew;
+    struct ver *ver = c->rig->ver;
+    struct bt_cursor *cursor;
+    struct bt_slice key, value;
+    struct ver_view view;
+    unsigned flags;
+
+    EXPECT(c, bt_cursor_create(&c->rig->bt, &cursor) == 0);
+    while (!atomic_load_explicit(&c->stop, memory_order_relaxed)) {
+        bool back = ch_prng_below(&w->rng, 2) == 0;
+        uint64_t sum = 0;
+        uint32_t got;
+        int rc = ver_view_open(ver, &view);
+
+        EXPECT(c, rc == 0);
+        bt_cursor_view(cursor, &view, NULL);
+        rc = bt_seek(cursor, back ? BT_LAST : BT_FIRST, (struct bt_slice){NULL, 0});
+        while (rc == 0) {
+            EXPECT(c, bt_entry(cursor, &key, &value, &flags) && value.bytes >= 4);
+            if (is_account(c, key))
+                sum += ch_get32(value.data);
+            if (ch_prng_below(&w->rng, 16) == 0) {
+                EXPECT(c, bt_get(&c->rig->bt, &view, key, copy_version, &got) == 0);
+                EXPECT(c, got == ch_get32(value.data));
+            }
+            rc = back ? bt_prev(cursor) : bt_next(cursor);
+        }
+        EXPECT(c, rc == COHORT_NOTFOUND && sum == (uint64_t)(c->keys->n + 1) / 2 * BALANCE);
+        ver_view_close(ver, &view);
+    }
+    bt_cursor_destroy(cursor);
+}
+
+/* The undo tree loses what a committed transaction left there. */
+static void
+bank_clean(struct crew *c, uint64_t id)
+{
+    uint8_t key[UNDO_KEY_BYTES];
+    struct bt_cursor *cursor;
+    struct bt_slice at, value;
+    unsigned flags;
+
+    undo_key(id, 0, key);
+    EXPECT(c, bt_cursor_create(&c->rig->undo, &cursor) == 0);
+    while (bt_seek(cursor, BT_GE, (struct bt_slice){key, sizeof(key)}) == 0 &&
+           bt_entry(cursor, &at, &value, &flags) && memcmp(at.data, key, 8) == 0) {
+        memcpy(key, at.data, sizeof(key));
+        undo_key_del(c, key);
+    }
+    bt_cursor_destroy(cursor);
+}
+
+/* Noise keys come and go, so that the leaves split and merge, and ghosts are purged. */
 static void
 disturber(void *arg)
 {
     struct worker *w = arg;
     struct crew *c = w->crew;
+    uint8_t key[COHORT_KEY_MAX];
+    size_t bytes;
+    uint32_t tree;
+    uint64_t id;
 
     while (!atomic_load_explicit(&c->stop, memory_order_relaxed)) {
-        unsigned i = (unsigned)ch_prng_below(&w->rng, c->keys->n) & ~1U;
+        unsigned i = (unsigned)ch_prng_below(&w->rng, c->keys->n - 1) | 1;
         int rc = put(c, i, 1, ch_prng_below(&w->rng, 2) == 0 ? BT_PUT : BT_DEL);
 
         EXPECT(c, rc == 0 || rc == COHORT_NOTFOUND);
+        (void)ver_trim(c->rig->ver, 4);
+        if (ver_take_ghost(c->rig->ver, &tree, key, &bytes))
+            bt_purge(&c->rig->bt, (struct bt_slice){key, bytes});
+        if (ver_take_cleanup(c->rig->ver, &id))
+            bank_clean(c, id);
     }
 }
 
-/* Goal: a batch over many leaves is seen whole, and gets through beside structure changes without a
- * deadlock. */
 static void
-test_batch_atomic(struct zt *t)
+test_transactions(struct zt *t)
 {
-    struct rig_options o = {
-        .frames = 1024, .log_megabytes = 96, .megabytes = 256, .background = true};
-    struct worker writer[1], reader[1], noise[1];
+    struct rig_options o = {.frames = 1024,
+                            .log_megabytes = 96,
+                            .megabytes = 256,
+                            .background = true,
+                            .versions = true};
+    struct worker ws[WRITERS], audit[1], noise[1];
     struct rig r;
     struct keys k;
     struct crew c = {.rig = &r, .keys = &k};
 
     rig_open(&r, t, &o);
-    keys_create(&k, t, KEYS_DECIMAL, 1200, 800);
-    run(t, &c, noise, 1, disturber, 0);
-    run(t, &c, reader, 1, group_reader, 1);
-    run(t, &c, writer, 1, group_writer, 2);
-    rt_join(&writer[0].thread);
-    rt_join(&reader[0].thread);
+    keys_create(&k, t, t->seed % 2 == 0 ? KEYS_DECIMAL : KEYS_MIXED, OWN_KEYS / 4, 400);
+    for (unsigned i = 0; i < k.n; i += 2)
+        ZT_OK(t, rig_put(&r, &k, i, BALANCE));
+    run(t, &c, noise, 1, disturber, WRITERS);
+    run(t, &c, audit, 1, auditor, WRITERS + 1);
+    run(t, &c, ws, WRITERS, teller, 0);
+    for (unsigned i = 0; i < WRITERS; i++)
+        rt_join(&ws[i].thread);
+    atomic_store_explicit(&c.stop, true, memory_order_relaxed);
+    rt_join(&audit[0].thread);
     rt_join(&noise[0].thread);
     ZT_CHECK(t, atomic_load_explicit(&c.bad, memory_order_relaxed) == 0);
+    rig_settle(&r);
     (void)rig_check(&r);
-    for (unsigned i = 0; i < GROUP; i++)
-        ZT_CHECK(t, rig_get(&r, &k, (i * (k.n / GROUP)) | 1) == ROUNDS);
     keys_destroy(&k);
     rig_close(&r);
 }
@@ -292,7 +533,7 @@ main(int argc, char **argv)
     static const struct zt_case cases[] = {
         {"own_keys", test_own_keys, 4},
         {"shared_keys", test_shared_keys, 3},
-        {"batch_atomic", test_batch_atomic, 3},
+        {"transactions", test_transactions, 4},
     };
 
     return zt_main(argc, argv, "btree_threads", cases, CH_ARRAY_LEN(cases));

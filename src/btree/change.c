@@ -9,6 +9,7 @@
 #include <inttypes.h>
 
 #include "btree/node.h"
+#include "ver/ver.h"
 
 enum change_kind {
     CHANGE_PUT = 1,
@@ -18,6 +19,11 @@ enum change_kind {
     CHANGE_CUT,
     CHANGE_IMAGE,
     CHANGE_FREE,
+    CHANGE_GHOST,
+};
+
+enum {
+    OP_REF = 0x8000 /* in the value bytes of a PUT */
 };
 
 static uint8_t *
@@ -78,23 +84,35 @@ change_page(struct change *c, page_id pid)
 }
 
 void
-change_put(struct change *c, struct bt_slice key, struct bt_slice value)
+change_put(struct change *c, struct bt_slice key, struct bt_slice value, unsigned flags)
 {
     uint8_t *p = add_op(c, CHANGE_PUT, 6, key.bytes + value.bytes);
 
     ch_put16(p + 2, (uint16_t)key.bytes);
-    ch_put16(p + 4, (uint16_t)value.bytes);
+    ch_put16(p + 4, (uint16_t)(value.bytes | ((flags & BT_REF) != 0 ? OP_REF : 0)));
     add_bytes(c, key.data, key.bytes);
     add_bytes(c, value.data, value.bytes);
+}
+
+static void
+add_key_op(struct change *c, enum change_kind kind, struct bt_slice key)
+{
+    uint8_t *p = add_op(c, kind, 4, key.bytes);
+
+    ch_put16(p + 2, (uint16_t)key.bytes);
+    add_bytes(c, key.data, key.bytes);
 }
 
 void
 change_del(struct change *c, struct bt_slice key)
 {
-    uint8_t *p = add_op(c, CHANGE_DEL, 4, key.bytes);
+    add_key_op(c, CHANGE_DEL, key);
+}
 
-    ch_put16(p + 2, (uint16_t)key.bytes);
-    add_bytes(c, key.data, key.bytes);
+void
+change_ghost(struct change *c, struct bt_slice key)
+{
+    add_key_op(c, CHANGE_GHOST, key);
 }
 
 void
@@ -137,12 +155,26 @@ change_free(struct change *c)
     ch_put16(add_op(c, CHANGE_FREE, 2, 0), CHANGE_FREE);
 }
 
+size_t
+change_head(uint8_t type, const struct bt_logged *l, uint8_t out[CHANGE_WRITE_HEAD])
+{
+    ch_put64(out, l->txn);
+    ch_put64(out + 8, l->seq);
+    if (type != BT_RECORD_WRITE)
+        return CHANGE_UNDO_HEAD;
+    ch_put32(out + 16, l->tree);
+    out[20] = (uint8_t)l->kind;
+    out[21] = (uint8_t)l->flags;
+    ch_put16(out + 22, (uint16_t)l->before.bytes);
+    return CHANGE_WRITE_HEAD;
+}
+
 /* ---- parsing ---- */
 
 /* One operation, its parts pointing into the record. */
 struct op {
     enum change_kind kind;
-    unsigned number; /* index, entries */
+    unsigned number; /* index, entries, flags of a value */
     page_id child;
     struct bt_slice key, value; /* IMAGE: low and high end */
 };
@@ -151,10 +183,10 @@ struct op {
 static size_t
 op_parse(const uint8_t *p, size_t n, struct op *op)
 {
-    static const uint8_t fixed[] = {0, 6, 4, 10, 4, 4, 6, 2}; /* by kind */
+    static const uint8_t fixed[] = {0, 6, 4, 10, 4, 4, 6, 2, 4}; /* by kind */
     size_t used;
 
-    if (n < 2 || p[0] < CHANGE_PUT || p[0] > CHANGE_FREE || p[1] != 0 || n < fixed[p[0]])
+    if (n < 2 || p[0] < CHANGE_PUT || p[0] > CHANGE_GHOST || p[1] != 0 || n < fixed[p[0]])
         return 0;
     memset(op, 0, sizeof(*op));
     op->kind = (enum change_kind)p[0];
@@ -165,6 +197,10 @@ op_parse(const uint8_t *p, size_t n, struct op *op)
         op->key.bytes = ch_get16(p + 2);
     if (op->kind == CHANGE_PUT || op->kind == CHANGE_IMAGE)
         op->value.bytes = ch_get16(p + 4);
+    if (op->kind == CHANGE_PUT && (op->value.bytes & OP_REF) != 0) {
+        op->value.bytes &= ~(size_t)OP_REF;
+        op->number = BT_REF;
+    }
     if (op->kind == CHANGE_ADD_CHILD)
         op->child = ch_get48(p + 4);
     if (op->key.bytes + op->value.bytes > n - used)
@@ -183,7 +219,7 @@ op_valid(const struct op *op)
         return op->key.bytes >= PAGE_HEADER_BYTES && both <= CH_PAGE_BYTES;
     if (op->kind == CHANGE_ADD_CHILD && op->child == 0)
         return false;
-    return op->key.bytes <= COHORT_KEY_MAX && both <= COHORT_ENTRY_MAX;
+    return op->key.bytes <= COHORT_KEY_MAX && both <= BT_ENTRY_MAX;
 }
 
 static int
@@ -264,6 +300,70 @@ change_next(struct change_reader *r, struct change_group *g)
     return group_read(r, g);
 }
 
+static int
+write_head_read(const uint8_t *data, size_t bytes, struct bt_logged *l)
+{
+    l->tree = ch_get32(data + 16);
+    l->kind = data[20];
+    l->flags = data[21];
+    l->before = (struct bt_slice){data + CHANGE_WRITE_HEAD, ch_get16(data + 22)};
+    if (l->before.bytes > bytes - CHANGE_WRITE_HEAD || l->before.bytes > BT_ENTRY_MAX ||
+        (l->flags & ~(unsigned)BT_REF) != 0)
+        return CH_FAIL(COHORT_ELOG, "write record: before-image of %zu bytes, flags %u",
+                       l->before.bytes, l->flags);
+    if (l->kind == VER_WAS_VALUE ? l->seq == 0
+                                 : l->before.bytes != 0 || l->flags != 0 ||
+                                       l->kind != (l->seq == 0 ? 0 : VER_WAS_ABSENT))
+        return CH_FAIL(COHORT_ELOG, "write record: kind %u, entry %" PRIu64, l->kind, l->seq);
+    return 0;
+}
+
+int
+change_groups(uint8_t type, const uint8_t *data, size_t bytes, struct bt_slice *groups,
+              struct bt_logged *l)
+{
+    struct bt_logged head_of = {0};
+    size_t head = 0;
+    int rc = 0;
+
+    if (type == BT_RECORD_WRITE)
+        head = CHANGE_WRITE_HEAD;
+    else if (type == BT_RECORD_UNDO)
+        head = CHANGE_UNDO_HEAD;
+    if (type < BT_RECORD_PAGES || type > BT_RECORD_UNDO || bytes < head)
+        return CH_FAIL(COHORT_ELOG, "tree record of type %u: %zu bytes", (unsigned)type, bytes);
+    if (head > 0) {
+        head_of.txn = ch_get64(data);
+        head_of.seq = ch_get64(data + 8);
+    }
+    if (type == BT_RECORD_WRITE) {
+        rc = write_head_read(data, bytes, &head_of);
+        head += head_of.before.bytes;
+    }
+    if (rc != 0)
+        return rc;
+    *groups = (struct bt_slice){data + head, bytes - head};
+    if (l != NULL)
+        *l = head_of;
+    return 0;
+}
+
+int
+change_single(struct change_reader r, struct bt_slice *key)
+{
+    struct change_group g = {0}, more;
+    struct op op;
+    int rc = change_next(&r, &g);
+
+    if (rc == 0 && (g.ops != 1 || op_parse(g.data, g.bytes, &op) == 0 ||
+                    (op.kind != CHANGE_PUT && op.kind != CHANGE_GHOST) ||
+                    change_next(&r, &more) != COHORT_NOTFOUND))
+        rc = CH_FAIL(COHORT_ELOG, "tree record, page %" PRIu64 ": not a single write", g.pid);
+    if (rc == 0)
+        *key = op.key;
+    return rc;
+}
+
 /* ---- applying ---- */
 
 static bool
@@ -284,13 +384,17 @@ apply_op(uint8_t *page, const struct op *op, page_id pid, lsn_t lsn)
 
     switch (op->kind) {
     case CHANGE_PUT:
-        ok = node_put(page, op->key, op->value);
-        page_set_write_lsn(page, lsn);
+        ok = node_put(page, op->key, op->value, op->number);
+        page_set_write_lsn(page, lsn); /* C5 */
+        break;
+    case CHANGE_GHOST:
+        i = node_search(page, op->key, &found);
+        ok = found && node_ghost(page, i);
+        page_set_write_lsn(page, lsn); /* C5 */
         break;
     case CHANGE_DEL:
         i = node_search(page, op->key, &found);
         ok = found && page_type(page) == PAGE_LEAF && node_del(page, i);
-        page_set_write_lsn(page, lsn);
         break;
     case CHANGE_ADD_CHILD:
         ok = node_add_child(page, op->key, op->child);
@@ -329,4 +433,15 @@ change_apply(uint8_t *page, const struct change_group *g, lsn_t lsn)
     }
     page_set_lsn(page, lsn);
     return 0;
+}
+
+void
+change_apply_put(uint8_t *page, const struct node_fit *f, struct bt_slice key,
+                 struct bt_slice value, unsigned flags, lsn_t lsn)
+{
+    bool ok = node_put_fit(page, f, key, value, flags);
+
+    CH_ASSERT(ok);                 /* C3 */
+    page_set_write_lsn(page, lsn); /* C5 */
+    page_set_lsn(page, lsn);
 }

@@ -117,7 +117,8 @@ check_page(struct walk *w, page_id pid, unsigned level, const struct range *rang
         rc = check_children(w, ref.page, level, range);
     } else {
         w->r.leaf_pages++;
-        w->r.entries += node_count(ref.page);
+        w->r.entries += node_count(ref.page) - node_ghosts(ref.page);
+        w->r.ghosts += node_ghosts(ref.page);
         w->r.leaf_used_bytes += node_used(ref.page);
     }
     buf_unfix(w->t->buf, &ref);

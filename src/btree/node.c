@@ -68,13 +68,16 @@ node_entry_at(const struct node_view *v, unsigned i)
     struct node_entry e = {0};
     unsigned at = v->slots + i * NODE_SLOT_BYTES;
     unsigned off = load16(v->p, at);
-    unsigned suffix = load16(v->p, at + 2);
+    unsigned length = load16(v->p, at + 2), suffix = length & ~(unsigned)NODE_GHOST;
     unsigned value = 0;
 
     if (off + v->head > CH_PAGE_BYTES)
         return e;
     if (v->leaf)
         value = ch_get16(v->p + off);
+    e.ghost = (length & NODE_GHOST) != 0;
+    e.ref = (value & NODE_REF) != 0;
+    value &= ~(unsigned)NODE_REF;
     /* One load of `value` decides: the sum is limited before any of its bytes is read. */
     if (off < PAGE_HEADER_BYTES || off + v->head + suffix + value > CH_PAGE_BYTES)
         return e;
@@ -142,6 +145,8 @@ node_sane(const uint8_t *p)
         return false;
     if (heap > CH_PAGE_BYTES || load16(p, NODE_OFF_DEAD) > CH_PAGE_BYTES - heap)
         return false;
+    if (load16(p, NODE_OFF_GHOSTS) > count)
+        return false;
     return body_start(p) + node_pad(prefix) + count * NODE_SLOT_BYTES <= heap;
 }
 
@@ -188,7 +193,7 @@ node_high_bytes(const uint8_t *p)
 static int
 compare_tail(const struct node_view *v, unsigned at, const uint8_t *s, size_t n)
 {
-    unsigned off = load16(v->p, at), suffix = load16(v->p, at + 2);
+    unsigned off = load16(v->p, at), suffix = load16(v->p, at + 2) & ~(unsigned)NODE_GHOST;
     size_t min = suffix < n ? suffix : n;
     int c;
 
@@ -259,7 +264,7 @@ node_key(const uint8_t *p, unsigned i, uint8_t *out)
 }
 
 struct bt_slice
-node_value(const uint8_t *p, unsigned i)
+node_get(const uint8_t *p, unsigned i, unsigned *flags)
 {
     struct node_view v = node_look(p);
     struct node_entry e = {0};
@@ -271,7 +276,39 @@ node_value(const uint8_t *p, unsigned i)
         value.data = e.suffix + e.suffix_bytes;
         value.bytes = e.value_bytes;
     }
+    *flags = e.ref ? BT_REF : 0;
     return value;
+}
+
+struct bt_slice
+node_value(const uint8_t *p, unsigned i)
+{
+    unsigned flags;
+
+    return node_get(p, i, &flags);
+}
+
+unsigned
+node_flags(const uint8_t *p, unsigned i)
+{
+    unsigned flags;
+
+    (void)node_get(p, i, &flags);
+    return flags;
+}
+
+bool
+node_is_ghost(const uint8_t *p, unsigned i)
+{
+    struct node_view v = node_look(p);
+
+    return i < v.count && (load16(p, v.slots + i * NODE_SLOT_BYTES + 2) & NODE_GHOST) != 0;
+}
+
+unsigned
+node_ghosts(const uint8_t *p)
+{
+    return load16(p, NODE_OFF_GHOSTS);
 }
 
 page_id
@@ -382,7 +419,7 @@ head_set(uint8_t *p, unsigned i)
 {
     struct node_view v = node_look(p);
     uint8_t *slot = p + v.slots + i * NODE_SLOT_BYTES;
-    unsigned off = ch_get16(slot), n = ch_get16(slot + 2);
+    unsigned off = ch_get16(slot), n = ch_get16(slot + 2) & ~(unsigned)NODE_GHOST;
 
     ch_put32(slot + 4, head_of(p + off + v.head, n));
 }
@@ -405,6 +442,22 @@ entry_insert(uint8_t *p, unsigned i, struct bt_slice key, const uint8_t *head,
         memcpy(e + v.head + n, value.data, value.bytes);
     head_set(p, i);
     return true;
+}
+
+/* Sets or clears the ghost bit of entry i, which has the other one. */
+static void
+ghost_mark(uint8_t *p, unsigned i, bool ghost)
+{
+    struct node_view v = node_look(p);
+    uint8_t *length = p + v.slots + i * NODE_SLOT_BYTES + 2;
+    unsigned ghosts = load16(p, NODE_OFF_GHOSTS);
+
+    ch_put16(length, (uint16_t)(ch_get16(length) ^ NODE_GHOST));
+    if (ghost)
+        ghosts++;
+    else if (ghosts > 0) /* else it is garbage */
+        ghosts--;
+    store16(p, NODE_OFF_GHOSTS, ghosts);
 }
 
 bool
@@ -431,6 +484,8 @@ node_append_from(uint8_t *dst, const struct node_view *src, unsigned i)
     memcpy(out + v.head, src->p + src->body + v.prefix, shared);
     memcpy(out + v.head + shared, e.suffix + skip, e.suffix_bytes - skip + e.value_bytes);
     head_set(dst, v.count);
+    if (e.ghost)
+        ghost_mark(dst, v.count, true);
     return true;
 }
 
@@ -448,6 +503,7 @@ node_start(uint8_t *p, const uint8_t *prefix, size_t prefix_bytes)
     store16(p, NODE_OFF_COUNT, 0);
     store16(p, NODE_OFF_HEAP, CH_PAGE_BYTES);
     store16(p, NODE_OFF_DEAD, 0);
+    store16(p, NODE_OFF_GHOSTS, 0);
     return true;
 }
 
@@ -536,6 +592,8 @@ entry_replace(uint8_t *p, unsigned i, struct bt_slice key, const uint8_t *head,
         store16(p, NODE_OFF_HEAP, heap);
         ch_put16(slot, (uint16_t)heap);
     }
+    if (old.ghost)
+        ghost_mark(p, i, false);
     memcpy(e, head, v.head);
     if (value.bytes > 0)
         memcpy(e + v.head + n, value.data, value.bytes);
@@ -561,17 +619,45 @@ put(uint8_t *p, const struct node_fit *f, struct bt_slice key, const uint8_t *he
 }
 
 bool
-node_put(uint8_t *p, struct bt_slice key, struct bt_slice value)
+node_put_fit(uint8_t *p, const struct node_fit *f, struct bt_slice key, struct bt_slice value,
+             unsigned flags)
 {
-    struct node_fit f;
     uint8_t head[NODE_LEAF_ENTRY];
 
+    ch_put16(head, (uint16_t)(value.bytes | ((flags & BT_REF) != 0 ? NODE_REF : 0)));
+    return put(p, f, key, head, value);
+}
+
+bool
+node_put(uint8_t *p, struct bt_slice key, struct bt_slice value, unsigned flags)
+{
+    struct node_fit f;
+
     if (!node_sane(p) || !is_leaf(p) || key.bytes > COHORT_KEY_MAX ||
-        key.bytes + value.bytes > COHORT_ENTRY_MAX)
+        key.bytes + value.bytes > BT_ENTRY_MAX)
         return false;
     f = node_fit(p, key, value.bytes);
-    ch_put16(head, (uint16_t)value.bytes);
-    return put(p, &f, key, head, value);
+    return node_put_fit(p, &f, key, value, flags);
+}
+
+bool
+node_ghost(uint8_t *p, unsigned i)
+{
+    struct node_view v = node_look(p);
+    struct node_entry e;
+    unsigned dead = load16(p, NODE_OFF_DEAD);
+
+    if (!node_sane(p) || !v.leaf || i >= v.count)
+        return false;
+    e = node_entry_at(&v, i);
+    if (e.head == NULL || dead + e.value_bytes > CH_PAGE_BYTES - load16(p, NODE_OFF_HEAP))
+        return false;
+    if (e.ghost)
+        return true;
+    ch_put16(p + (e.head - p), 0);
+    store16(p, NODE_OFF_DEAD, dead + (unsigned)e.value_bytes);
+    ghost_mark(p, i, true);
+    return true;
 }
 
 bool
@@ -607,6 +693,8 @@ node_del(uint8_t *p, unsigned i)
     e = node_entry_at(&v, i);
     if (e.head == NULL || dead + e.bytes > CH_PAGE_BYTES - load16(p, NODE_OFF_HEAP))
         return false;
+    if (e.ghost)
+        ghost_mark(p, i, false);
     memmove(slot, slot + NODE_SLOT_BYTES, (v.count - i - 1) * NODE_SLOT_BYTES);
     store16(p, NODE_OFF_COUNT, v.count - 1);
     store16(p, NODE_OFF_DEAD, dead + (unsigned)e.bytes);

@@ -6,14 +6,15 @@
  *    | child      | pad to 4 |
  *    | (inner only)
  *
- *   slot (8 bytes):  u16 offset of the entry | u16 suffix bytes (bit 15 reserved for ghosts, 0) |
+ *   slot (8 bytes):  u16 offset of the entry | u16 suffix bytes (bit 15: a ghost) |
  *                    u32 first four suffix bytes as a big-endian number, short ones padded with
  *                    zeroes
- *   entry, leaf:     u16 value bytes | suffix | value
+ *   entry, leaf:     u16 value bytes (bit 15: REF) | suffix | value
  *   entry, inner:    6-byte child    | suffix             keys >= it, below the next, are there
  *
  * The prefix is common to all keys on the page and stored once. Header fields: page.h, offsets 52
- * .. 61.
+ * .. 63. A ghost is a deleted entry that keeps its key: it takes part in everything that entries take part in, and
+ * has no value. REF marks the value as a reference (BT_REF).
  *
  * Invariants (N1 .. N3 in node_check(), N5 asserted at compile time below):
  *   N1  keys are strictly ascending; key = prefix + suffix, at most COHORT_KEY_MAX bytes.
@@ -23,6 +24,8 @@
  *   N4  the layout after an operation depends on the page before and the operation only: redo
  *       yields the same bytes.
  *   N5  two entries of the largest size always fit, so a page that is full holds two or more.
+ *   N6  the header's count of ghosts is that of the slots with bit 15; a ghost has no value bytes and no REF. Inner
+ *       nodes have none.
  *
  * Readers (node_search() .. node_value()) never read outside of the 4096 bytes and always end,
  * whatever the bytes are and even while another thread changes them: optimistic readers of inner
@@ -45,7 +48,7 @@ enum {
     NODE_COUNT_MAX = NODE_CAPACITY / NODE_SLOT_BYTES,
 };
 
-_Static_assert(2 * (NODE_SLOT_BYTES + NODE_LEAF_ENTRY + COHORT_ENTRY_MAX) + 3 <= NODE_CAPACITY,
+_Static_assert(2 * (NODE_SLOT_BYTES + NODE_LEAF_ENTRY + BT_ENTRY_MAX) + 3 <= NODE_CAPACITY,
                "two largest entries fit into a leaf (N5)");
 _Static_assert(NODE_INNER_BODY + 2 * (NODE_SLOT_BYTES + NODE_INNER_ENTRY + COHORT_KEY_MAX) + 3 <=
                    CH_PAGE_BYTES,
@@ -71,8 +74,13 @@ size_t node_high_bytes(const uint8_t *p);
 unsigned node_search(const uint8_t *p, struct bt_slice key, bool *found);
 /* Copies the whole key of entry i (< count) to `out` of COHORT_KEY_MAX bytes; returns its size. */
 size_t node_key(const uint8_t *p, unsigned i, uint8_t *out);
-/* Value of entry i of a leaf; points into the page. */
+/* Value of entry i of a leaf; points into the page. Of a ghost: no bytes. */
 struct bt_slice node_value(const uint8_t *p, unsigned i);
+/* The same, and BT_REF or 0. */
+struct bt_slice node_get(const uint8_t *p, unsigned i, unsigned *flags);
+unsigned node_flags(const uint8_t *p, unsigned i);
+bool node_is_ghost(const uint8_t *p, unsigned i);
+unsigned node_ghosts(const uint8_t *p);
 /* Child i, 0 .. count: child 0 is the leftmost; 0 when the page is garbage. */
 page_id node_child(const uint8_t *p, unsigned i);
 /* Which child leads to `key`; `below`: to the keys strictly below it. */
@@ -93,8 +101,13 @@ struct node_fit {
 };
 /* How an entry would fit in (an equal key is replaced). Inner nodes: value_bytes 0. */
 struct node_fit node_fit(const uint8_t *p, struct bt_slice key, size_t value_bytes);
-/* Leaf: inserts or replaces. False: does not fit, nothing changed (or garbage). */
-bool node_put(uint8_t *p, struct bt_slice key, struct bt_slice value);
+/* Leaf: inserts, replaces, or revives a ghost. False: does not fit, nothing changed (or garbage). */
+bool node_put(uint8_t *p, struct bt_slice key, struct bt_slice value, unsigned flags);
+/* The same where node_fit() has just said how the entry fits. */
+bool node_put_fit(uint8_t *p, const struct node_fit *f, struct bt_slice key, struct bt_slice value,
+                  unsigned flags);
+/* Leaf: entry i becomes a ghost, if it is none. */
+bool node_ghost(uint8_t *p, unsigned i);
 /* Inner: adds separator and the child to its right; false too when the separator exists. */
 bool node_add_child(uint8_t *p, struct bt_slice key, page_id child);
 void node_set_leftmost(uint8_t *p, page_id child);
@@ -118,9 +131,6 @@ struct node_split {
  * pages behind, others halves. A leaf half may be empty: the one that `key` then goes to. */
 void node_split_plan(const uint8_t *p, struct bt_slice key, size_t value_bytes,
                      struct node_split *out);
-/* Leaf: splits between `after` < `key`: what is below `key` stays. */
-void node_split_between(const uint8_t *p, struct bt_slice after, struct bt_slice key,
-                        struct node_split *out);
 /* Fills `right`, a fresh node, with what goes there; the left one is node_cut(at) afterwards. */
 bool node_split_right(uint8_t *right, const uint8_t *p, const struct node_split *s);
 /* Shortest s with a < s <= b (a < b); written to `out`, returns its size. */

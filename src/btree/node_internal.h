@@ -10,6 +10,11 @@ enum { /* header fields, page.h */
     NODE_OFF_DEAD = 56,
     NODE_OFF_PREFIX = 58,
     NODE_OFF_HINT = 60,
+    NODE_OFF_GHOSTS = 62,
+};
+enum {
+    NODE_GHOST = 0x8000, /* in a slot's suffix bytes */
+    NODE_REF = 0x8000,   /* in a leaf entry's value bytes */
 };
 
 /* The header of a page, loaded once and limited. */
@@ -25,6 +30,7 @@ struct node_entry {
     const uint8_t *head; /* NULL: outside of the page */
     const uint8_t *suffix;
     size_t suffix_bytes, value_bytes, bytes;
+    bool ghost, ref;
 };
 struct node_entry node_entry_at(const struct node_view *v, unsigned i);
 

@@ -5,6 +5,7 @@
  * would go, so that what lies behind the run is full and what lies before it is as empty as
  * possible.
  */
+#include "base/bug.h"
 #include "btree/node_internal.h"
 
 size_t
@@ -135,24 +136,6 @@ node_split_plan(const uint8_t *p, struct bt_slice key, size_t value_bytes, struc
         plan_inner(&v, pos, key, out);
 }
 
-void
-node_split_between(const uint8_t *p, struct bt_slice after, struct bt_slice key,
-                   struct node_split *out)
-{
-    uint8_t a[COHORT_KEY_MAX];
-    struct node_view v = node_look(p);
-    struct bt_slice last;
-    bool found;
-
-    out->at = node_search(p, key, &found);
-    if (out->at > 0) {
-        last = key_at(&v, out->at - 1, a);
-        if (node_compare(after, last) < 0)
-            after = last;
-    }
-    out->sep_bytes = node_separator(after, key, out->sep);
-}
-
 bool
 node_split_right(uint8_t *right, const uint8_t *p, const struct node_split *s)
 {
@@ -246,7 +229,7 @@ node_merge(uint8_t *dst, const uint8_t *left, struct bt_slice sep, const uint8_t
         ok = node_append_from(dst, &l, i);
     if (!l.leaf)
         ok = ok && node_add_child(dst, sep, node_child(right, 0));
-    for (unsigned i = 0; ok && i < r.count; i++)
+    for (unsigned i = 0; ok && i + CH_BUG(MERGE_LOSES_LAST) < r.count; i++)
         ok = node_append_from(dst, &r, i);
     return ok;
 }
@@ -261,14 +244,20 @@ check_entry(const struct node_view *v, const struct node_entry *e, unsigned heap
     if (e->head == NULL || e->head < v->p + heap)
         return "an entry lies outside of the heap";
     if (v->prefix + e->suffix_bytes > COHORT_KEY_MAX ||
-        v->prefix + e->suffix_bytes + e->value_bytes > COHORT_ENTRY_MAX)
+        v->prefix + e->suffix_bytes + e->value_bytes > BT_ENTRY_MAX)
         return "an entry is too large";
+    if (e->ghost && (!v->leaf || e->ref || e->value_bytes != 0))
+        return "a ghost has a value or a child"; /* N6 */
     from = (size_t)(e->head - v->p);
     to = from + e->bytes;
-    for (; from < to; from++) {
-        if ((taken[from / 64] >> from % 64 & 1) != 0)
+    while (from < to) {
+        size_t bit = from % 64, n = 64 - bit < to - from ? 64 - bit : to - from;
+        uint64_t mask = (n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX) << bit;
+
+        if ((taken[from / 64] & mask) != 0)
             return "entries overlap";
-        taken[from / 64] |= UINT64_C(1) << from % 64;
+        taken[from / 64] |= mask;
+        from += n;
     }
     return NULL;
 }
@@ -297,6 +286,7 @@ node_check(const uint8_t *p)
     struct node_entry before = {0}, e;
     unsigned heap = ch_get16(p + NODE_OFF_HEAP);
     size_t sum = 0;
+    unsigned ghosts = 0;
     const char *wrong;
 
     if (!node_sane(p))
@@ -313,8 +303,11 @@ node_check(const uint8_t *p)
         if (wrong != NULL)
             return wrong;
         sum += e.bytes;
+        ghosts += e.ghost;
         before = e;
     }
+    if (ghosts != node_ghosts(p))
+        return "the count of ghosts is wrong"; /* N6 */
     if (sum + ch_get16(p + NODE_OFF_DEAD) != CH_PAGE_BYTES - heap)
         return "the bytes of the heap don't add up";
     return NULL;

@@ -5,6 +5,8 @@
 
 #include "btree/change.h"
 #include "btree/node.h"
+#include "btree/undo.h"
+#include "ver/ver.h"
 #include "zt/zt.h"
 
 enum {
@@ -18,6 +20,8 @@ struct entry {
     uint8_t data[COHORT_ENTRY_MAX]; /* key, value */
     size_t key_bytes, value_bytes;
     page_id child;
+    unsigned flags;
+    bool ghost;
 };
 struct model {
     struct entry *e; /* sorted */
@@ -110,6 +114,18 @@ random_entry(struct zt *t, unsigned shape, struct entry *e)
                                                      : 1 + (COHORT_ENTRY_MAX - n) / 16);
     memset(e->data + n, (int)zt_below(t, 256), e->value_bytes);
     e->child = 1 + zt_below(t, CH_PAGE_ID_MAX);
+    e->flags = zt_below(t, 4) == 0 ? BT_REF : 0;
+    e->ghost = false;
+}
+
+/* Entry i becomes a ghost on the page and in the model. */
+static void
+make_ghost(struct zt *t, uint8_t *p, struct model *m, unsigned i)
+{
+    ZT_CHECK(t, node_ghost(p, i));
+    m->e[i].ghost = true;
+    m->e[i].value_bytes = 0;
+    m->e[i].flags = 0;
 }
 
 static void
@@ -117,6 +133,7 @@ compare_all(struct zt *t, const uint8_t *p, const struct model *m, bool leaf)
 {
     uint8_t key[COHORT_KEY_MAX];
     const char *wrong = node_check(p);
+    unsigned ghosts = 0;
     bool found;
 
     if (wrong != NULL)
@@ -128,11 +145,15 @@ compare_all(struct zt *t, const uint8_t *p, const struct model *m, bool leaf)
 
         ZT_CHECK(t, node_compare(key_of(e), (struct bt_slice){key, n}) == 0);
         ZT_CHECK(t, node_search(p, key_of(e), &found) == i && found);
+        ghosts += e->ghost;
+        ZT_CHECK(t, node_is_ghost(p, i) == e->ghost);
         if (leaf)
-            ZT_CHECK(t, node_compare(value_of(e), node_value(p, i)) == 0);
+            ZT_CHECK(t, node_compare(value_of(e), node_value(p, i)) == 0 &&
+                            node_flags(p, i) == e->flags);
         else
             ZT_CHECK(t, node_child(p, i + 1) == e->child);
     }
+    ZT_CHECK(t, node_ghosts(p) == ghosts);
 }
 
 static void
@@ -179,7 +200,9 @@ test_leaf_is_a_map(struct zt *t)
 
             ZT_CHECK(t, node_del(p, i));
             model_del(&m, i);
-        } else if (node_put(p, key_of(&e), value_of(&e))) {
+        } else if (zt_below(t, 4) == 0 && m.n > 0) {
+            make_ghost(t, p, &m, (unsigned)zt_below(t, m.n));
+        } else if (node_put(p, key_of(&e), value_of(&e), e.flags)) {
             model_put(&m, &e);
         } else {
             unsigned i = model_find(&m, key_of(&e), &found);
@@ -254,8 +277,10 @@ test_prefix_truncation(struct zt *t)
         e.data[COHORT_KEY_MAX - 1] = (uint8_t)(i * 37 % 64);
         e.key_bytes = COHORT_KEY_MAX;
         e.value_bytes = 8;
+        e.flags = 0;
+        e.ghost = false;
         memset(e.data + e.key_bytes, (int)i, 8);
-        ZT_CHECK(t, node_put(p, key_of(&e), value_of(&e)));
+        ZT_CHECK(t, node_put(p, key_of(&e), value_of(&e), e.flags));
         model_put(&m, &e);
     }
     compare_all(t, p, &m, true);
@@ -267,7 +292,7 @@ test_prefix_truncation(struct zt *t)
         model_del(&m, 0);
     }
     ZT_CHECK(t, node_fit(p, other, 0).how == NODE_FITS_REBUILT);
-    ZT_CHECK(t, node_put(p, other, (struct bt_slice){NULL, 0}));
+    ZT_CHECK(t, node_put(p, other, (struct bt_slice){NULL, 0}, 0));
     e = (struct entry){.key_bytes = 1, .data = "z"};
     model_put(&m, &e);
     compare_all(t, p, &m, true);
@@ -296,10 +321,13 @@ test_split_and_merge(struct zt *t)
         (void)model_find(&all, key_of(&e), &found);
         if (found && !leaf)
             continue;
-        ok = leaf ? node_put(p, key_of(&e), value_of(&e)) : node_add_child(p, key_of(&e), e.child);
+        ok = leaf ? node_put(p, key_of(&e), value_of(&e), e.flags)
+                  : node_add_child(p, key_of(&e), e.child);
         if (!ok)
             break;
         model_put(&all, &e);
+        if (leaf && zt_below(t, 4) == 0)
+            make_ghost(t, p, &all, (unsigned)zt_below(t, all.n));
         if (all.n == MODEL_MAX - 1 || (shape == 2 && all.n > 200))
             return; /* tiny keys that never fill a page */
     }
@@ -346,7 +374,7 @@ test_splits_end(struct zt *t)
         node_init(p, 9, 0, TREE);
         for (unsigned i = 0; i < 300; i++) {
             random_entry(t, (unsigned)zt_below(t, 6), &e);
-            for (splits = 0; !node_put(p, key_of(&e), value_of(&e)); splits++) {
+            for (splits = 0; !node_put(p, key_of(&e), value_of(&e), e.flags); splits++) {
                 ZT_CHECK(t, splits < 16);
                 node_split_plan(p, key_of(&e), e.value_bytes, &s);
                 node_init(q, 10, 0, TREE);
@@ -376,7 +404,7 @@ test_runs_fill_pages(struct zt *t)
         e.key_bytes = (size_t)snprintf((char *)e.data, 64, "row%012u", at);
         e.value_bytes = value;
         memset(e.data + e.key_bytes, 1, value);
-        while (!node_put(p, key_of(&e), value_of(&e))) {
+        while (!node_put(p, key_of(&e), value_of(&e), 0)) {
             node_split_plan(p, key_of(&e), e.value_bytes, &s);
             node_init(q, 10, 0, TREE);
             if (zt_below(t, 2) == 0) { /* a root that was pushed down remembers the run */
@@ -441,7 +469,10 @@ test_hostile_pages(struct zt *t)
                         (const uint8_t *)v.data + v.bytes <= p + CH_PAGE_BYTES);
         (void)node_check(p);
         memcpy(copy, p, sizeof(copy));
-        (void)node_put(p, key_of(&e), value_of(&e));
+        (void)node_put(p, key_of(&e), value_of(&e), e.flags);
+        (void)node_ghost(p, (unsigned)zt_below(t, 20));
+        (void)node_is_ghost(p, (unsigned)zt_below(t, 600));
+        (void)node_flags(p, (unsigned)zt_below(t, 600));
         (void)node_add_child(p, key_of(&e), 5);
         (void)node_del(p, (unsigned)zt_below(t, 8));
         if (zt_below(t, 16) == 0) {
@@ -469,8 +500,10 @@ sample_record(struct zt *t, uint8_t *buf, size_t room)
     change_begin(&c, buf, room);
     change_page(&c, 1);
     random_entry(t, 1, &e);
-    change_put(&c, key_of(&e), value_of(&e));
+    change_put(&c, key_of(&e), value_of(&e), e.flags);
     change_del(&c, key_of(&e));
+    change_put(&c, (struct bt_slice){"gone", 4}, value_of(&e), e.flags);
+    change_ghost(&c, (struct bt_slice){"gone", 4});
     change_page(&c, 2);
     random_entry(t, 4, &e);
     change_add_child(&c, key_of(&e), 99);
@@ -480,8 +513,9 @@ sample_record(struct zt *t, uint8_t *buf, size_t room)
     node_init(p, 3, 0, TREE);
     for (unsigned i = 0; i < 20; i++) {
         random_entry(t, 0, &e);
-        (void)node_put(p, key_of(&e), value_of(&e));
+        (void)node_put(p, key_of(&e), value_of(&e), e.flags);
     }
+    (void)node_ghost(p, 0);
     change_image(&c, p);
     change_page(&c, 4);
     change_free(&c);
@@ -534,7 +568,8 @@ test_record_round_trip(struct zt *t)
     }
     /* Inner pages have no user entries. */
     ZT_CHECK(t, page_write_lsn(a[1]) == 1234 && page_write_lsn(a[2]) == 0);
-    ZT_CHECK(t, node_count(a[1]) == 0 && node_count(a[2]) == 0 && node_count(a[3]) > 0);
+    ZT_CHECK(t, node_count(a[1]) == 1 && node_ghosts(a[1]) == 1 && node_is_ghost(a[1], 0));
+    ZT_CHECK(t, node_count(a[2]) == 0 && node_count(a[3]) > 0 && node_ghosts(a[3]) > 0);
     ZT_CHECK(t, page_type(a[4]) == PAGE_FREE && node_child(a[2], 0) == 50);
 }
 
@@ -552,13 +587,107 @@ refuse_order(struct zt *t)
     for (unsigned i = 0; i < 2; i++) {
         change_begin(&c, rec, sizeof(rec));
         change_page(&c, 3);
-        change_put(&c, key, key);
+        change_put(&c, key, key, 0);
         if (i == 0)
             change_image(&c, p);
         else
             change_free(&c);
         ZT_STATUS(t, change_open(&r, rec, c.bytes), COHORT_ELOG);
     }
+}
+
+/* A WRITE or UNDO record around one PUT or GHOST; `l` says what is in its head. */
+static size_t
+headed_record(uint8_t type, const struct bt_logged *l, bool ghost, uint8_t *rec, size_t room)
+{
+    size_t n = change_head(type, l, rec);
+    struct change c;
+
+    if (l->before.bytes > 0)
+        memcpy(rec + n, l->before.data, l->before.bytes);
+    n += l->before.bytes;
+    change_begin(&c, rec + n, room - n);
+    change_page(&c, 5);
+    if (ghost)
+        change_ghost(&c, l->key);
+    else
+        change_put(&c, l->key, (struct bt_slice){"v", 1}, BT_REF);
+    return n + c.bytes;
+}
+
+/* Goal: what a transaction's records say about it comes back; heads that no writer makes, and records of more than one
+ * write, are refused (C4). */
+static void
+test_record_heads(struct zt *t)
+{
+    uint8_t rec[CHANGE_BYTES_MAX];
+    struct entry key, old;
+    struct bt_logged l = {0}, got;
+    bool undo = zt_below(t, 2) == 0, ghost = zt_below(t, 2) == 0;
+    uint8_t type = undo ? BT_RECORD_UNDO : BT_RECORD_WRITE;
+    size_t n;
+
+    random_entry(t, 4, &key);
+    random_entry(t, 4, &old);
+    l.txn = ch_prng_next(&t->rng);
+    l.seq = 1 + zt_below(t, 1000);
+    l.key = key_of(&key);
+    if (!undo) {
+        l.tree = (uint32_t)ch_prng_next(&t->rng);
+        l.kind = (unsigned)zt_below(t, 3);
+        l.seq = l.kind == 0 ? 0 : l.seq;
+        if (l.kind == VER_WAS_VALUE) {
+            l.before = value_of(&old);
+            l.flags = old.flags;
+        }
+    }
+    n = headed_record(type, &l, ghost, rec, sizeof(rec));
+    ZT_OK(t, bt_record_read(type, rec, (uint32_t)n, &got));
+    ZT_CHECK(t, got.txn == l.txn && got.seq == l.seq && got.tree == l.tree && got.kind == l.kind &&
+                    got.flags == l.flags);
+    ZT_CHECK(t, node_compare(got.key, l.key) == 0 && node_compare(got.before, l.before) == 0);
+    for (size_t k = 0; k < n; k++)
+        ZT_STATUS(t, bt_record_read(type, rec, (uint32_t)k, &got), COHORT_ELOG);
+    ZT_STATUS(t, bt_record_read(BT_RECORD_PAGES, rec, (uint32_t)n, &got), COHORT_ELOG);
+    if (!undo) {
+        rec[20] = (uint8_t)(l.kind == 0 ? VER_WAS_ABSENT : 0);
+        ZT_STATUS(t, bt_record_read(type, rec, (uint32_t)n, &got), COHORT_ELOG);
+        rec[20] = VER_WAS_LOCK;
+        ZT_STATUS(t, bt_record_read(type, rec, (uint32_t)n, &got), COHORT_ELOG);
+    } else {
+        n = CHANGE_UNDO_HEAD + sample_record(t, rec + CHANGE_UNDO_HEAD, sizeof(rec) - 64);
+        ZT_STATUS(t, bt_record_read(type, rec, (uint32_t)n, &got), COHORT_ELOG);
+    }
+}
+
+/* Goal: entries of the undo tree come back whole, in the order of their keys; malformed ones are refused. */
+static void
+test_undo_entries(struct zt *t)
+{
+    uint8_t value[BT_ENTRY_MAX], a[UNDO_KEY_BYTES], b[UNDO_KEY_BYTES];
+    struct undo_entry e = {.kind = VER_WAS_VALUE, .tree = 9}, got;
+    uint64_t txn = ch_prng_next(&t->rng), seq = zt_below(t, 1000);
+    struct entry x;
+    size_t n;
+
+    random_entry(t, 4, &x);
+    e.key = key_of(&x);
+    e.before = value_of(&x);
+    e.flags = x.flags;
+    n = undo_encode(&e, value);
+    ZT_CHECK(t, n == UNDO_HEAD_BYTES + x.key_bytes + x.value_bytes);
+    ZT_OK(t, undo_decode(value, n, &got));
+    ZT_CHECK(t, got.kind == e.kind && got.flags == e.flags && got.tree == 9 &&
+                    node_compare(got.key, e.key) == 0 && node_compare(got.before, e.before) == 0);
+    for (size_t k = 0; k < UNDO_HEAD_BYTES + x.key_bytes; k++)
+        ZT_STATUS(t, undo_decode(value, k, &got), COHORT_EPAGE);
+    value[0] = (uint8_t)(zt_below(t, 2) == 0 ? 0 : VER_WAS_LOCK + 1);
+    ZT_STATUS(t, undo_decode(value, n, &got), COHORT_EPAGE);
+    undo_key(txn, seq, a);
+    undo_key(txn, seq + 1, b);
+    ZT_CHECK(t, memcmp(a, b, sizeof(a)) < 0);
+    undo_key(txn + 1, 0, b);
+    ZT_CHECK(t, txn == UINT64_MAX || memcmp(a, b, sizeof(a)) < 0);
 }
 
 /* Goal: each truncation of a record is refused, damage never reads outside of it. */
@@ -604,7 +733,7 @@ put_largest(struct zt *t, uint8_t *page, struct bt_slice key)
     for (size_t n = COHORT_ENTRY_MAX - key.bytes; n > 0; n--) {
         if (node_fit(page, key, n).how != NODE_FITS)
             continue;
-        ZT_CHECK(t, node_put(page, key, (struct bt_slice){value, n}));
+        ZT_CHECK(t, node_put(page, key, (struct bt_slice){value, n}, 0));
         return;
     }
 }
@@ -653,6 +782,8 @@ main(int argc, char **argv)
         {"copies_fit", test_copies_fit, 10},
         {"hostile_pages", test_hostile_pages, 30},
         {"record_round_trip", test_record_round_trip, 10},
+        {"record_heads", test_record_heads, 30},
+        {"undo_entries", test_undo_entries, 20},
         {"hostile_records", test_hostile_records, 5},
     };
 

@@ -9,6 +9,7 @@
  * The same record twice, or a recovery that is interrupted by a crash, changes nothing: the page
  * LSN decides. Records are parsed wholly before the first page is touched.
  */
+#include "base/bug.h"
 #include "btree/tree.h"
 
 static int
@@ -23,9 +24,12 @@ redo_page(struct buf *b, const struct change_group *g, lsn_t lsn)
     /* A frame without contents: an older record of a page that is gone left it behind. */
     if (found && page_pid(ref.page) == 0)
         found = false;
-    if (found ? page_lsn(ref.page) >= lsn : !g->formats)
+    if (found ? page_lsn(ref.page) >= lsn || (CH_BUG(R9_FORMAT_TRUSTS) && g->formats)
+              : !g->formats && !CH_BUG(R9_REDO_FREED))
         goto out;
     buf_will_change(b, &ref);
+    if (CH_BUG(R14_EMPTY_IMAGE) && g->formats && !found)
+        goto out;
     rc = change_apply(ref.page, g, lsn);
     if (rc == 0 && g->frees)
         buf_mark_free(b, &ref);
@@ -35,11 +39,17 @@ out:
 }
 
 int
-bt_redo(struct buf *b, lsn_t lsn, const uint8_t *data, uint32_t bytes)
+bt_redo(struct buf *b, uint8_t type, lsn_t lsn, const uint8_t *data, uint32_t bytes)
 {
+    struct bt_slice groups, key;
     struct change_reader r;
     struct change_group g;
-    int rc = change_open(&r, data, bytes);
+    int rc = change_groups(type, data, bytes, &groups, NULL);
+
+    if (rc == 0)
+        rc = change_open(&r, groups.data, groups.bytes);
+    if (rc == 0 && type != BT_RECORD_PAGES)
+        rc = change_single(r, &key); /* C4 */
 
     while (rc == 0) {
         rc = change_next(&r, &g);
@@ -48,5 +58,24 @@ bt_redo(struct buf *b, lsn_t lsn, const uint8_t *data, uint32_t bytes)
         if (rc == 0)
             rc = redo_page(b, &g, lsn);
     }
+    return rc;
+}
+
+int
+bt_record_read(uint8_t type, const uint8_t *data, uint32_t bytes, struct bt_logged *out)
+{
+    struct change_reader r;
+    struct bt_slice groups;
+    struct bt_logged l;
+    int rc = change_groups(type, data, bytes, &groups, &l);
+
+    if (rc == 0 && type == BT_RECORD_PAGES)
+        rc = CH_FAIL(COHORT_ELOG, "tree record of type %u: of no transaction", (unsigned)type);
+    if (rc == 0)
+        rc = change_open(&r, groups.data, groups.bytes);
+    if (rc == 0)
+        rc = change_single(r, &l.key); /* C4 */
+    if (rc == 0)
+        *out = l;
     return rc;
 }

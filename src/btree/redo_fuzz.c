@@ -1,12 +1,13 @@
 /* redo_fuzz.c - libFuzzer target: bytes from a log as a record of the tree, applied to pages whose
  * contents are hostile too.
  *
- * Input: the first bytes choose what the pages hold (fresh, or the input itself as body), the rest
+ * Input: the first bytes choose what the pages hold (fresh, or the input itself as body) and the record's type, the rest
  * is the record. Nothing may leave the page, hang, or trip a sanitizer; a record that change_open()
- * accepts is applied group by group.
+ * accepts is applied group by group. The rest is also taken for an entry of the undo tree.
  */
 #include "btree/change.h"
 #include "btree/node.h"
+#include "btree/undo.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -20,6 +21,8 @@ read_everything(const uint8_t *p)
     for (unsigned i = 0; i <= node_count(p); i++) {
         k.bytes = node_key(p, i, key);
         (void)node_value(p, i);
+        (void)node_flags(p, i);
+        (void)node_is_ghost(p, i);
         (void)node_child(p, i);
         (void)node_search(p, k, &found);
         (void)node_child_index(p, k, true);
@@ -33,6 +36,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static _Alignas(8) uint8_t page[CH_PAGE_BYTES];
     struct change_reader r;
     struct change_group g;
+    struct bt_slice groups, key;
+    struct bt_logged l;
+    struct undo_entry undo;
     uint8_t mode;
     size_t n;
 
@@ -44,8 +50,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if ((mode & 2) != 0)
         memcpy(page + 48, data, n);
     read_everything(page);
-    if (change_open(&r, data + 2, size - 2) != 0)
+    (void)undo_decode(data + 2, size - 2, &undo);
+    if (change_groups((uint8_t)(mode >> 2 & 7), data + 2, size - 2, &groups, &l) != 0 ||
+        change_open(&r, groups.data, groups.bytes) != 0)
         return 0;
+    (void)change_single(r, &key);
     while (change_next(&r, &g) == 0) {
         (void)change_apply(page, &g, 1000);
         read_everything(page);

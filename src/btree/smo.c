@@ -14,12 +14,13 @@
  *
  * Invariants:
  *   O1  latches: parent, then children left to right, each waited for; so nobody may wait for an
- *       inner page while holding a leaf (batch.c tries instead).
+ *       inner page while holding a leaf.
  *   O2  everything that can fail comes before the first page changes; a page that is logged was
  *       checked before.
  *   O3  a page that takes entries over also takes over write history and write LSN, as maximum
  *       (R1).
- *   O4  merging stops at 85 % (unless a side is empty), so that the next few inserts do not split
+ *   O4  ghosts and uncommitted entries are entries: they move, and count, like others (R5).
+ *   O5  merging stops at 85 % (unless a side is empty), so that the next few inserts do not split
  *       again.
  *
  * Crash: see tree.c. An unused new page of a change that was not logged has no image and no record:
@@ -27,6 +28,7 @@
  */
 #include <inttypes.h>
 
+#include "base/bug.h"
 #include "btree/tree.h"
 
 enum {
@@ -43,7 +45,6 @@ struct path {
 struct want { /* what a split is to make room for */
     struct bt_slice key;
     size_t value_bytes;
-    const struct bt_slice *after;
 };
 
 static void
@@ -117,7 +118,7 @@ path_find(struct bt *t, struct bt_slice key, struct path *path)
 static bool
 still_full(const uint8_t *leaf, const struct want *w)
 {
-    return w->after != NULL || node_fit(leaf, w->key, w->value_bytes).how == NODE_FULL;
+    return node_fit(leaf, w->key, w->value_bytes).how == NODE_FULL;
 }
 
 /* The root's contents go to a new page; the root becomes its only parent. */
@@ -184,7 +185,7 @@ split_commit(struct bt *t, struct buf_ref *refs, const struct node_split *s,
     change_page(&c, refs[0].pid);
     change_add_child(&c, (struct bt_slice){s->sep, s->sep_bytes}, right->pid);
     change_page(&c, node->pid);
-    change_cut(&c, s->at);
+    change_cut(&c, s->at + CH_BUG(SPLIT_OFF_BY_ONE));
     change_page(&c, right->pid);
     change_image(&c, right->page);
     (void)bt_commit(t, ticket, &c, refs, 3);
@@ -212,10 +213,7 @@ split_at(struct bt *t, const struct path *path, unsigned depth, const struct wan
     }
     if (level == 0 && !still_full(refs[1].page, w))
         goto out;
-    if (level == 0 && w->after != NULL)
-        node_split_between(refs[1].page, *w->after, w->key, s);
-    else
-        node_split_plan(refs[1].page, w->key, w->value_bytes, s);
+    node_split_plan(refs[1].page, w->key, w->value_bytes, s);
     f = node_fit(refs[0].page, (struct bt_slice){s->sep, s->sep_bytes}, 0);
     if (f.found)
         rc =
@@ -234,18 +232,13 @@ out:
 static int
 split_step(struct bt *t, const struct want *want, struct wal_ticket *ticket)
 {
-    struct path path, other;
+    struct path path;
     struct want w = *want;
     struct node_split s[2]; /* by turns: the want of a level is the separator of the one below */
     unsigned turn = 0;
     int rc = path_find(t, w.key, &path);
 
     s[0].sep_bytes = s[1].sep_bytes = 0;
-    if (rc == 0 && w.after != NULL) {
-        rc = path_find(t, *w.after, &other);
-        if (rc == 0 && other.pid[other.depth] != path.pid[path.depth])
-            return 0; /* somebody else has separated them */
-    }
     if (rc != 0)
         return rc;
     for (unsigned d = path.depth; d > 0; d--) {
@@ -255,21 +248,20 @@ split_step(struct bt *t, const struct want *want, struct wal_ticket *ticket)
         CH_ASSERT(s[turn].sep_bytes > 0);
         w.key = (struct bt_slice){s[turn].sep, s[turn].sep_bytes};
         w.value_bytes = 0;
-        w.after = NULL;
         turn = 1 - turn;
     }
     return push_down(t, path.depth, want, ticket);
 }
 
 int
-bt_split(struct bt *t, struct bt_slice key, size_t value_bytes, const struct bt_slice *after)
+bt_split(struct bt *t, struct bt_slice key, size_t value_bytes, enum wal_class c)
 {
-    struct want w = {key, value_bytes, after};
+    struct want w = {key, value_bytes};
     struct wal_ticket ticket = {0};
-    int rc = buf_admit(t->buf, true);
+    int rc = buf_admit(t->buf, c == WAL_USER);
 
     if (rc == 0)
-        rc = wal_reserve(t->wal, WAL_USER, WAL_RECORD_HEADER + CHANGE_BYTES_MAX, &ticket);
+        rc = wal_reserve(t->wal, c, WAL_RECORD_HEADER + CHANGE_BYTES_MAX, &ticket);
     if (rc != 0)
         return rc;
     rt_lock(&t->smo);
@@ -288,7 +280,7 @@ may_merge(const uint8_t *left, struct bt_slice sep, const uint8_t *right)
     size_t room = CH_PAGE_BYTES - (page_level(left) == 0 ? NODE_LEAF_BODY : NODE_INNER_BODY);
     size_t limit = node_count(left) == 0 || node_count(right) == 0
                        ? room
-                       : room * MERGE_FULL_PERCENT / 100; /* O4 */
+                       : room * MERGE_FULL_PERCENT / 100; /* O5 */
 
     if (!bt_underfull(left) && !bt_underfull(right))
         return false;
@@ -416,7 +408,7 @@ merge_step(struct bt *t, struct bt_slice key, struct wal_ticket *ticket, bool *d
         small = bt_underfull(ref.page);
         buf_unfix(t->buf, &ref);
         if (!small)
-            break;
+            continue; /* what is above it may be small all the same (drop.c) */
         rc = merge_at(t, &path, d, key, ticket, did);
     }
     if (rc == 0 && !*did && path.root_single)
@@ -425,7 +417,7 @@ merge_step(struct bt *t, struct bt_slice key, struct wal_ticket *ticket, bool *d
 }
 
 void
-bt_merge(struct bt *t, struct bt_slice key)
+bt_merge(struct bt *t, struct bt_slice key, enum wal_class c)
 {
     struct wal_ticket ticket = {0};
     bool did = true;
@@ -435,7 +427,7 @@ bt_merge(struct bt *t, struct bt_slice key)
      * page in it. */
     for (unsigned i = 0; rc == 0 && did && i < MERGES_MAX; i++) {
         did = false;
-        rc = wal_reserve(t->wal, WAL_SHRINK, WAL_RECORD_HEADER + CHANGE_BYTES_MAX, &ticket);
+        rc = wal_reserve(t->wal, c, WAL_RECORD_HEADER + CHANGE_BYTES_MAX, &ticket);
         if (rc != 0)
             break;
         rt_lock(&t->smo);

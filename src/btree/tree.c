@@ -1,4 +1,4 @@
-/* tree.c - descent, get and single writes.
+/* tree.c - descent and get; single writes: write.c.
  *
  * Inner nodes are read optimistically: a child's number counts only if the parent is still valid
  * afterwards, and a latched leaf only if its parent is still valid once the latch is held. So
@@ -11,25 +11,22 @@
  *   T3  log room is reserved before any latch is taken and given back after the last one is gone
  *       (R8, R11).
  *   T4  a page is announced (buf_will_change) before its record is appended (R3), and changed by
- *       change_apply() only.
- *   T5  the write LSN of a leaf is the LSN of the newest record that changed a user's entry on it,
- *       or on a page merged into it (R1).
+ *       change_apply() or its twin for a PUT only.
+ *   T5  the write LSN of a leaf is at least the LSN of the newest record that put a user's entry on it or made one a ghost,
+ *       also of pages merged into it (R1). So a leaf whose write LSN a view covers is read as it stands.
+ *   T6  a leaf that is not is asked entry by entry, in the version store; an answer that a before-image lies in the undo
+ *       tree is followed without latches, and is out of date when it is not there any more: the read begins anew.
  *
  * Crash: one record is one change of the tree; recovery sees it or does not. A split without the
  * insert it was made for is a valid tree, and so is an empty leaf.
  */
 #include "btree/tree.h"
+#include "base/bug.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/status.h"
-
-enum {
-    WRITE_RECORD_MAX = CHANGE_HEAD + CHANGE_GROUP + CHANGE_OP + COHORT_ENTRY_MAX,
-    BATCH_LEAVES_DEFAULT = 256,
-    MERGE_STEP = 256, /* a small leaf is looked at again each time it lost so many bytes */
-};
+#include "btree/undo.h"
 
 void
 bt_init(struct bt *t, struct buf *b, struct wal *w, uint32_t tree, page_id root)
@@ -40,17 +37,12 @@ bt_init(struct bt *t, struct buf *b, struct wal *w, uint32_t tree, page_id root)
     t->tree = tree;
     t->root = root;
     rt_mutex_init(&t->smo, RT_RANK_TREE, tree);
-    rt_mutex_init(&t->batch, RT_RANK_BATCH, tree);
-    t->batch_leaves_max = BATCH_LEAVES_DEFAULT;
-    t->batch_bytes_max = WAL_RECORD_MAX;
 }
 
 void
 bt_fini(struct bt *t)
 {
-    free(t->batch_mem);
     rt_mutex_fini(&t->smo);
-    rt_mutex_fini(&t->batch);
     memset(t, 0, sizeof(*t));
 }
 
@@ -68,19 +60,13 @@ bt_node_verify(const struct bt *t, const struct buf_ref *ref, unsigned level)
                    (unsigned)page_level(p));
 }
 
-lsn_t
-bt_commit(struct bt *t, struct wal_ticket *ticket, const struct change *c, struct buf_ref *refs,
-          unsigned n)
+void
+bt_apply(struct bt *t, const struct change *c, struct buf_ref *refs, unsigned n, lsn_t lsn)
 {
-    struct wal_part part = {c->buf, (uint32_t)c->bytes};
     struct change_reader r = {c->buf, c->bytes, CHANGE_HEAD};
     struct change_group g;
-    lsn_t lsn;
     int rc;
 
-    for (unsigned i = 0; i < n; i++)
-        buf_will_change(t->buf, &refs[i]); /* T4 */
-    lsn = wal_append(t->wal, ticket, BT_RECORD_PAGES, CH_WAL, &part, 1);
     for (unsigned i = 0; i < n; i++) {
         rc = change_next(&r, &g);
         CH_ASSERT(rc == 0 && g.pid == refs[i].pid);
@@ -89,6 +75,19 @@ bt_commit(struct bt *t, struct wal_ticket *ticket, const struct change *c, struc
         if (g.frees)
             buf_mark_free(t->buf, &refs[i]);
     }
+}
+
+lsn_t
+bt_commit(struct bt *t, struct wal_ticket *ticket, const struct change *c, struct buf_ref *refs,
+          unsigned n)
+{
+    struct wal_part part = {c->buf, (uint32_t)c->bytes};
+    lsn_t lsn;
+
+    for (unsigned i = 0; i < n; i++)
+        buf_will_change(t->buf, &refs[i]); /* T4 */
+    lsn = wal_append(t->wal, ticket, BT_RECORD_PAGES, CH_WAL, &part, 1);
+    bt_apply(t, c, refs, n, lsn);
     return lsn;
 }
 
@@ -173,7 +172,7 @@ child_leaf_fix(struct bt *t, page_id pid, const struct buf_peek *parent, enum bu
     valid = buf_peek_valid(t->buf, parent);
     if (rc != 0)
         return !valid && is_stale_error(rc) ? COHORT_ERETRY : child_error(t, pid, parent->pid, rc);
-    rc = valid ? bt_node_verify(t, leaf, 0) : COHORT_ERETRY;
+    rc = valid || CH_BUG(NO_PARENT_CHECK) ? bt_node_verify(t, leaf, 0) : COHORT_ERETRY;
     if (rc != 0)
         buf_unfix(t->buf, leaf);
     return rc;
@@ -289,111 +288,122 @@ out:
     return rc;
 }
 
-int
-bt_get(struct bt *t, struct bt_slice key, void (*copy)(void *arg, const void *value, size_t bytes),
-       void *arg)
-{
-    struct buf_ref leaf;
-    struct bt_slice value;
-    bool found;
-    unsigned i;
-    int rc = bt_leaf_fix(t, BT_AT, key, BUF_SHARED, NULL, &leaf);
-
-    if (rc != 0)
-        return rc;
-    i = node_search(leaf.page, key, &found);
-    if (found) {
-        value = node_value(leaf.page, i);
-        copy(arg, value.data, value.bytes);
-    }
-    buf_unfix(t->buf, &leaf);
-    return found ? 0 : COHORT_NOTFOUND;
-}
-
 bool
 bt_underfull(const uint8_t *page)
 {
     return node_count(page) == 0 || node_used(page) < NODE_CAPACITY / 4;
 }
 
-/* Whether the operation goes ahead; ERETRY: the page must be split first. */
-static int
-write_allowed(const uint8_t *page, const struct bt_op *op)
-{
-    struct node_fit f;
-    bool found;
+/* ---- get ---- */
 
-    if (op->kind == BT_DEL) {
-        (void)node_search(page, op->key, &found);
-        return found ? 0 : COHORT_NOTFOUND;
-    }
-    f = node_fit(page, op->key, op->value.bytes);
-    if (op->kind == BT_INSERT && f.found)
-        return COHORT_EXISTS;
-    if (op->kind == BT_UPDATE && !f.found)
-        return COHORT_NOTFOUND;
-    return f.how == NODE_FULL ? COHORT_ERETRY : 0;
+int
+bt_too_old(const struct bt *t)
+{
+    return CH_FAIL(COHORT_SNAPSHOT_TOO_OLD,
+                   "tree %" PRIu32 ": the snapshot was ended to bound the memory of old versions",
+                   t->tree);
 }
 
-/* One try. *small: the leaf lost enough to look for a neighbour to merge with. */
-static int
-write_once(struct bt *t, const struct bt_op *op, struct wal_ticket *ticket, lsn_t *lsn, bool *small)
-{
-    uint8_t buf[WRITE_RECORD_MAX];
-    struct change c;
-    struct buf_ref leaf = {0};
-    size_t before;
-    int rc = bt_leaf_fix(t, BT_AT, op->key, BUF_EXCLUSIVE, NULL, &leaf);
+struct spilled {
+    struct ver_found *f;
+    int rc;
+};
 
-    if (rc != 0)
-        return rc;
-    rc = write_allowed(leaf.page, op);
-    if (rc != 0)
-        goto out;
-    change_begin(&c, buf, sizeof(buf));
-    change_page(&c, leaf.pid);
-    if (op->kind == BT_DEL)
-        change_del(&c, op->key);
-    else
-        change_put(&c, op->key, op->value);
-    before = node_used(leaf.page);
-    *lsn = bt_commit(t, ticket, &c, &leaf, 1);
-    *small =
-        op->kind == BT_DEL && bt_underfull(leaf.page) &&
-        (node_count(leaf.page) == 0 || node_used(leaf.page) / MERGE_STEP != before / MERGE_STEP);
-out:
-    buf_unfix(t->buf, &leaf);
-    return rc;
+static void
+copy_spilled(void *arg, const void *value, size_t bytes, unsigned flags)
+{
+    struct spilled *s = arg;
+    struct undo_entry e;
+
+    (void)flags;
+    s->rc = undo_decode(value, bytes, &e);
+    if (s->rc != 0)
+        return;
+    s->f->how = e.kind == VER_WAS_VALUE ? VER_VALUE : VER_ABSENT;
+    s->f->flags = (uint8_t)e.flags;
+    s->f->bytes = e.before.bytes;
+    if (e.before.bytes > 0)
+        memcpy(s->f->data, e.before.data, e.before.bytes);
 }
 
 int
-bt_write(struct bt *t, const struct bt_op *op, lsn_t *lsn)
+bt_read_spilled(struct bt *t, struct ver_found *f)
 {
-    struct wal_ticket ticket = {0};
-    size_t value_bytes = op->kind == BT_DEL ? 0 : op->value.bytes;
-    bool small = false;
+    uint8_t key[UNDO_KEY_BYTES];
+    struct spilled s = {f, 0};
     int rc;
 
-    CH_ASSERT(op->key.bytes <= COHORT_KEY_MAX && op->key.bytes + value_bytes <= COHORT_ENTRY_MAX);
-    for (;;) {
-        rc = buf_admit(t->buf, op->kind != BT_DEL);
-        if (rc == 0)
-            rc = wal_reserve(t->wal, op->kind == BT_DEL ? WAL_SHRINK : WAL_USER,
-                             WAL_RECORD_HEADER + CHANGE_HEAD + CHANGE_GROUP + CHANGE_OP +
-                                 op->key.bytes + value_bytes,
-                             &ticket);
+    undo_key(f->txn, f->seq, key);
+    /* The undo tree has no versions: this is no recursion. */
+    rc = bt_get(t->undo, NULL, (struct bt_slice){key, sizeof(key)}, copy_spilled, &s);
+    return rc != 0 ? rc : s.rc;
+}
+
+/* The leaf is latched and entry i has the key if `found`; what the view sees comes from the version store. Unlatches. ERETRY:
+ * begin anew. */
+static int
+get_version(struct bt *t, const struct ver_view *view, struct bt_slice key, struct buf_ref *leaf,
+            bt_copy_fn *copy, void *arg)
+{
+    struct ver_found f;
+    struct bt_slice value;
+    bool found;
+    unsigned i, flags;
+    int rc = COHORT_NOTFOUND;
+
+    ver_read(t->ver, view, bt_ver_key(t, key), &f);
+    if (f.how == VER_CURRENT) {
+        i = node_search(leaf->page, key, &found);
+        if (found && !node_is_ghost(leaf->page, i)) {
+            value = node_get(leaf->page, i, &flags);
+            copy(arg, value.data, value.bytes, flags);
+            rc = 0;
+        }
+    }
+    buf_unfix(t->buf, leaf);
+    if (f.how == VER_CURRENT)
+        return rc;
+    if (f.how == VER_SPILLED) {
+        rc = bt_read_spilled(t, &f); /* T6 */
+        if (rc != 0)
+            return rc == COHORT_NOTFOUND ? COHORT_ERETRY : rc;
+    }
+    if (f.how == VER_TOO_OLD)
+        return bt_too_old(t);
+    if (f.how != VER_VALUE)
+        return COHORT_NOTFOUND;
+    copy(arg, f.data, f.bytes, f.flags);
+    return 0;
+}
+
+int
+bt_get(struct bt *t, const struct ver_view *view, struct bt_slice key, bt_copy_fn *copy, void *arg)
+{
+    struct buf_ref leaf = {0};
+    struct bt_slice value;
+    bool found;
+    unsigned i, flags;
+    int rc;
+
+    do {
+        rc = bt_leaf_fix(t, BT_AT, key, BUF_SHARED, NULL, &leaf);
         if (rc != 0)
             return rc;
-        rc = write_once(t, op, &ticket, lsn, &small);
-        wal_release(t->wal, &ticket);
-        if (rc == COHORT_ERETRY) {
-            rc = bt_split(t, op->key, value_bytes, NULL);
-            if (rc == 0)
-                continue;
+        if (CH_UNLIKELY(bt_unborn(t, view))) {
+            buf_unfix(t->buf, &leaf);
+            return COHORT_NOTFOUND;
         }
-        break;
-    }
-    if (rc == 0 && small)
-        bt_merge(t, op->key);
+        if (CH_LIKELY(bt_as_is(t, view, leaf.page))) {
+            i = node_search(leaf.page, key, &found);
+            found = found && (node_ghosts(leaf.page) == 0 || !node_is_ghost(leaf.page, i));
+            if (found) {
+                value = node_get(leaf.page, i, &flags);
+                copy(arg, value.data, value.bytes, flags);
+            }
+            buf_unfix(t->buf, &leaf);
+            return found ? 0 : COHORT_NOTFOUND;
+        }
+        rc = get_version(t, view, key, &leaf, copy, arg);
+    } while (rc == COHORT_ERETRY);
     return rc;
 }

@@ -23,6 +23,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/bug.h"
 #include "buf/buf_internal.h"
 #include "page/page.h"
 #include "wal/wal.h"
@@ -155,6 +156,7 @@ enum load_flags {
     LOAD_TRY = 1,       /* ERETRY instead of waiting for the latch */
     LOAD_ANY = 2,       /* a page without an image is zeroes */
     LOAD_EXCLUSIVE = 4, /* returns latched so, else shared */
+    LOAD_UNREAD = 8,    /* zeroes instead of the image, which still is the page's: B5 drops them */
 };
 
 /* Latches the page, reading it in if that is still needed. *found (may be NULL with images only): whether it had one. */
@@ -178,10 +180,13 @@ buf_load(struct buf *b, page_id pid, unsigned how, uint32_t *frame, bool *found)
         return CH_FAIL(COHORT_ERETRY, "page %" PRIu64 " is latched", pid);
     }
     have = atomic_load_explicit(&e->frame1, memory_order_relaxed);
-    if (have != 0) { /* somebody was faster */
+    if (have != 0 && !CH_BUG(LOAD_TWICE)) { /* somebody was faster */
         frame_put(b, f);
         f = have - 1;
         buf_hit(b, f);
+    } else if ((how & LOAD_UNREAD) != 0) {
+        memset(buf_page(b, f), 0, CH_PAGE_BYTES);
+        frame_install(b, e, pid, f, FRAME_NEW, REF_COLD);
     } else {
         buf_miss(b);
         rc = store_read(b->store, pid, buf_page(b, f));
@@ -232,6 +237,7 @@ buf_fix(struct buf *b, page_id pid, enum buf_mode mode, struct buf_ref *ref)
 
     if (rc != 0)
         return rc;
+    rt_point();
     if (mode == BUF_SHARED)
         latch_shared(&b->lot, &e->latch);
     else
@@ -305,6 +311,17 @@ buf_fix_any(struct buf *b, page_id pid, struct buf_ref *ref, bool *found)
     return 0;
 }
 
+int
+buf_fix_unread(struct buf *b, page_id pid, struct buf_ref *ref)
+{
+    uint32_t f = 0;
+    int rc = buf_load(b, pid, LOAD_EXCLUSIVE | LOAD_UNREAD, &f, NULL);
+
+    if (rc == 0)
+        buf_ref_fill(b, pid, BUF_EXCLUSIVE, f, ref);
+    return rc;
+}
+
 void
 buf_unfix(struct buf *b, struct buf_ref *ref)
 {
@@ -327,20 +344,14 @@ buf_unfix(struct buf *b, struct buf_ref *ref)
     latch_unlock_excl(&b->lot, &e->latch, true);
 }
 
-int
-buf_new(struct buf *b, struct buf_ref *ref)
+/* The page's frame, zeroed, is `f` or the one that its id's former page left behind; then `f` is given back. */
+static int
+new_page(struct buf *b, page_id pid, uint32_t f, struct buf_ref *ref)
 {
     struct page_entry *e = NULL;
-    page_id pid = 0;
-    uint32_t f;
     uint32_t have;
-    int rc = frame_get(b, &f); /* first: it can fail without anything to undo */
+    int rc = table_entry(b, pid, &e); /* ENOMEM: the id is lost until the next recovery */
 
-    if (rc != 0)
-        return rc;
-    rc = store_pid_alloc(b->store, &pid);
-    if (rc == 0)
-        rc = table_entry(b, pid, &e); /* ENOMEM: the id is lost until the next recovery */
     if (rc != 0) {
         frame_put(b, f);
         return rc;
@@ -357,6 +368,32 @@ buf_new(struct buf *b, struct buf_ref *ref)
     frame_renew(b, f);
     buf_ref_fill(b, pid, BUF_EXCLUSIVE, f, ref);
     return 0;
+}
+
+int
+buf_new(struct buf *b, struct buf_ref *ref)
+{
+    page_id pid = 0;
+    uint32_t f;
+    int rc = frame_get(b, &f); /* first: it can fail without anything to undo */
+
+    if (rc != 0)
+        return rc;
+    rc = store_pid_alloc(b->store, &pid);
+    if (rc != 0) {
+        frame_put(b, f);
+        return rc;
+    }
+    return new_page(b, pid, f, ref);
+}
+
+int
+buf_new_at(struct buf *b, page_id pid, struct buf_ref *ref)
+{
+    uint32_t f;
+    int rc = frame_get(b, &f);
+
+    return rc != 0 ? rc : new_page(b, pid, f, ref);
 }
 
 void
@@ -405,6 +442,28 @@ buf_peek(struct buf *b, page_id pid, struct buf_peek *p)
     buf_unfix(b, &ref);
     return 0;
 }
+
+bool
+buf_peek_cached(struct buf *b, page_id pid, struct buf_peek *p)
+{
+    static _Thread_local uint8_t copies[PEEK_COPIES][CH_PAGE_BYTES];
+    static _Thread_local unsigned next;
+    uint8_t *copy = copies[next++ % PEEK_COPIES];
+    struct page_entry *e = table_find(b, pid);
+    uint32_t f1;
+
+    if (e == NULL || !latch_try_shared(&e->latch))
+        return false;
+    f1 = atomic_load_explicit(&e->frame1, memory_order_relaxed);
+    if (f1 != 0) {
+        memcpy(copy, buf_page(b, f1 - 1), CH_PAGE_BYTES);
+        p->page = copy;
+        p->pid = pid;
+        p->version = latch_version(&b->lot, &e->latch);
+    }
+    latch_unlock_shared(&b->lot, &e->latch);
+    return f1 != 0;
+}
 #else
 int
 buf_peek(struct buf *b, page_id pid, struct buf_peek *p)
@@ -417,6 +476,7 @@ buf_peek(struct buf *b, page_id pid, struct buf_peek *p)
 
     if (rc != 0)
         return rc;
+    rt_point();
     version = latch_version(&b->lot, &e->latch);
     f1 = atomic_load_explicit(&e->frame1, memory_order_acquire); /* with frame_install() */
     if (CH_LIKELY(f1 != 0)) {
@@ -434,7 +494,34 @@ buf_peek(struct buf *b, page_id pid, struct buf_peek *p)
     p->version = version;
     return 0;
 }
+
+bool
+buf_peek_cached(struct buf *b, page_id pid, struct buf_peek *p)
+{
+    struct page_entry *e = table_find(b, pid);
+    uint64_t word;
+    uint32_t f1;
+
+    if (e == NULL)
+        return false;
+    word = atomic_load_explicit(&e->latch.word, memory_order_acquire);
+    f1 = atomic_load_explicit(&e->frame1, memory_order_acquire); /* with frame_install() */
+    if ((word & LATCH_X) != 0 || f1 == 0)
+        return false;
+    p->page = buf_page(b, f1 - 1);
+    p->pid = pid;
+    p->version = word & LATCH_VERSION;
+    return true;
+}
 #endif
+
+bool
+buf_is_cached(struct buf *b, page_id pid)
+{
+    const struct page_entry *e = table_find(b, pid);
+
+    return e != NULL && atomic_load_explicit(&e->frame1, memory_order_relaxed) != 0;
+}
 
 bool
 buf_peek_valid(struct buf *b, const struct buf_peek *p)
@@ -551,7 +638,7 @@ buf_admit(struct buf *b, bool grows)
 
     if (rc != 0 && (rc != COHORT_EFULL || grows))
         return cleaner_error(b);
-    if (grows &&
+    if (grows && !CH_BUG(R11_NO_ADMISSION) &&
         !store_has_room(b->store, atomic_load_explicit(&b->dirty_new, memory_order_relaxed),
                         ADMIT_NEW_PAGES))
         return CH_FAIL(COHORT_EFULL, "the store has no room for more pages");

@@ -55,8 +55,13 @@ CH_NODISCARD int buf_fix(struct buf *b, page_id pid, enum buf_mode mode, struct 
  * a second try finds it, unless the latch is taken). */
 CH_NODISCARD int buf_try_fix(struct buf *b, page_id pid, enum buf_mode mode, struct buf_ref *ref);
 void buf_unfix(struct buf *b, struct buf_ref *ref);
+/* Exclusively latched and not read in, for a page that is to be freed: its bytes are zeroes unless it was in memory. The
+ * caller marks it free, or unlatches it unchanged. Errors of memory only. */
+CH_NODISCARD int buf_fix_unread(struct buf *b, page_id pid, struct buf_ref *ref);
 /* A new page: id allocated (store_pid_alloc), exclusively latched, zeroed, already will_change'd. EFULL, ENOMEM. */
 CH_NODISCARD int buf_new(struct buf *b, struct buf_ref *ref);
+/* The same with an id that the caller got from store_pid_alloc(). ENOMEM. */
+CH_NODISCARD int buf_new_at(struct buf *b, page_id pid, struct buf_ref *ref);
 /* Recovery: the frame of `pid` exclusively latched, read in if it has an image, else zeroed; *found tells. */
 CH_NODISCARD int buf_fix_any(struct buf *b, page_id pid, struct buf_ref *ref, bool *found);
 /* Exclusive latch held: the page is about to change by a record not yet appended. */
@@ -76,6 +81,11 @@ struct buf_peek {
 /* Optimistic: waits while exclusively latched; reads the page in if needed. Errors as buf_fix. */
 CH_NODISCARD int buf_peek(struct buf *b, page_id pid, struct buf_peek *p);
 bool buf_peek_valid(struct buf *b, const struct buf_peek *p);
+/* The same, reading nothing and waiting for nothing: false when the page is not in memory or exclusively latched. Does not
+ * count as a use of the page. */
+bool buf_peek_cached(struct buf *b, page_id pid, struct buf_peek *p);
+/* A hint, out of date at once. */
+bool buf_is_cached(struct buf *b, page_id pid);
 /* Whether an exclusive holder or a change has invalidated it is checked after latching a child: same as valid. */
 /* Reads missing pages of the list in, in parallel, no latch kept; a hint: errors are left to the later fix. */
 void buf_prefetch(struct buf *b, const page_id *pids, unsigned n);

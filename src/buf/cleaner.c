@@ -34,6 +34,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/bug.h"
 #include "base/status.h"
 #include "buf/buf_internal.h"
 #include "wal/wal.h"
@@ -201,7 +202,7 @@ buf_oldest_dirty(struct buf *b)
 {
     lsn_t frames = frames_oldest(b); /* first: a frame is clean only after its entry stands (C4) */
 
-    return ch_min_u64(frames, settle_oldest(b));
+    return CH_BUG(R2_CUT_EARLY) ? frames : ch_min_u64(frames, settle_oldest(b));
 }
 
 /* ---- publishing ---- */
@@ -407,7 +408,7 @@ write_chosen(struct buf *b, lsn_t before, bool *did)
     bool carry = before == 0 && !cleaner_urgent(b);
     int rc = 0;
 
-    if (c->page_count + c->free_count > 0)
+    if (c->page_count + c->free_count > 0 && !CH_BUG(S2_NO_LOG_FLUSH))
         rc = wal_flush(b->wal, c->lsn_max); /* C3, S2 */
     if (rc == 0)
         rc = end_pages(b, did);

@@ -22,6 +22,7 @@
  */
 #include <inttypes.h>
 
+#include "base/bug.h"
 #include "buf/buf_internal.h"
 #include "wal/wal.h"
 
@@ -302,6 +303,8 @@ frame_write_done(struct buf *b, uint32_t f, bool freed)
         fl &= ~(uint32_t)FRAME_NEW;
         frame_count_new(b, -1);
     }
+    if (CH_BUG(S9_CLEAN_ANYWAY) && (fl & FRAME_FREEING) == 0)
+        redirty = CH_LSN_MAX;
     if (redirty == CH_LSN_MAX) {
         CH_ASSERT(freed || (fl & FRAME_FREEING) == 0);
         fl &= ~(uint32_t)(FRAME_DIRTY | FRAME_FREEING);

@@ -1,4 +1,5 @@
 /* latch.c - waiting for latch words: spin briefly, then park. The rules L1..L4 stand in latch.h. */
+#include "base/bug.h"
 #include "buf/latch.h"
 
 enum {
@@ -101,6 +102,9 @@ latch_wake(struct latch_lot *lot, struct latch *l)
     rt_lock(&b->lock);
     /* Who still cannot go on sets the bit again before it waits. */
     atomic_fetch_and_explicit(&l->word, ~LATCH_WAITERS, memory_order_relaxed);
-    rt_broadcast(&b->cond);
+    if (CH_BUG(LATCH_WAKES_ONE))
+        rt_signal(&b->cond);
+    else
+        rt_broadcast(&b->cond);
     rt_unlock(&b->lock);
 }

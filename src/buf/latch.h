@@ -23,6 +23,7 @@
 
 #include <stdatomic.h>
 
+#include "base/bug.h"
 #include "rt/rt.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -127,7 +128,7 @@ latch_unlock_excl(struct latch_lot *lot, struct latch *l, bool bump)
     uint64_t w;
 
     /* X is the bit below the version: adding it once more clears it and carries into the version. */
-    if (bump)
+    if (bump && !CH_BUG(LATCH_NO_VERSION))
         w = atomic_fetch_add_explicit(&l->word, LATCH_X, memory_order_release);
     else
         w = atomic_fetch_sub_explicit(&l->word, LATCH_X, memory_order_release);

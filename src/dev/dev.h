@@ -146,6 +146,7 @@ struct dev_fault_plan {
     /* At the n-th WRITE or APPEND (1-based) the power goes: it and all later requests fail with EIO
      * and reach nothing; 0 = never. */
     uint64_t stop_after_writes;
+    uint64_t stop_after_flushes; /* the same at the n-th FLUSH */
 };
 CH_NODISCARD int dev_fault_open(struct dev *inner, const struct dev_fault_plan *plan,
                                 struct dev **out);
@@ -153,6 +154,8 @@ CH_NODISCARD int dev_fault_open(struct dev *inner, const struct dev_fault_plan *
 void dev_fault_set(struct dev *d, const struct dev_fault_plan *plan);
 /* Requests seen since the last set, by op. */
 uint64_t dev_fault_seen(struct dev *d, enum dev_op op);
+/* Requests failed here since the last set; *dead: the power is gone. */
+uint64_t dev_fault_failed(struct dev *d, bool *dead);
 
 /* trace: writes a binary trace of all writes, resets and flushes to `path` (format:
  * docs/FORMAT.md). */
@@ -172,6 +175,15 @@ CH_NODISCARD int dev_sim_open(struct sim_drive *s, struct dev **out);
  * since that flush, torn inside (512-byte sectors new or old) or garbled. With volatile cache off
  * everything is kept. */
 void sim_drive_crash(struct sim_drive *s, uint64_t seed);
+/* From now on requests take (virtual) time and complete in an order of their own, drawn from `seed`: a
+ * vector in two waves, and of a write some blocks before the rest. All zero: at once, in order. For
+ * rt_sim, where sleeping costs nothing. */
+struct sim_timing {
+    uint64_t seed;
+    uint64_t read_ns, write_ns, flush_ns; /* on average */
+    uint32_t slow_permille;               /* vectors that take a hundred times as long */
+};
+void sim_drive_set_timing(struct sim_drive *s, const struct sim_timing *t);
 struct ssd_counts;
 void sim_drive_counts(struct sim_drive *s, struct ssd_counts *out);
 /* Raw access to the stored contents, for tests that damage bytes. */

@@ -7,7 +7,7 @@
  * Invariants:
  *   P1  a request that fails here never reaches the device below, except for the first block of the
  *       write that `short_nth` names.
- *   P2  once `stop_after_writes` is reached nothing reaches the device below until the plan
+ *   P2  once `stop_after_writes` or `stop_after_flushes` is reached nothing reaches the device below until the plan
  *       changes.
  *
  * Locks: fault.lock (rank DEV) around the decision only; never held while the device below works.
@@ -29,7 +29,7 @@ struct fault {
     struct dev *inner;
     struct rt_mutex lock;
     struct dev_fault_plan plan; /* lock, as all below */
-    uint64_t seen[OPS];
+    uint64_t seen[OPS], failed;
     bool dead; /* P2 */
 };
 
@@ -52,7 +52,8 @@ decide(struct fault *f, enum dev_op op, int *e)
     uint64_t nth = ++f->seen[op];
     uint64_t writes = f->seen[DEV_WRITE] + f->seen[DEV_APPEND];
 
-    if (write && p->stop_after_writes != 0 && writes >= p->stop_after_writes)
+    if ((write && p->stop_after_writes != 0 && writes >= p->stop_after_writes) ||
+        (op == DEV_FLUSH && p->stop_after_flushes != 0 && nth >= p->stop_after_flushes))
         f->dead = true;
     *e = EIO;
     if (f->dead)
@@ -96,6 +97,7 @@ fault_submit(struct dev *d, void *impl, struct dev_req *reqs, unsigned n)
 
         rt_lock(&f->lock);
         v = decide(f, reqs[i].op, &e);
+        f->failed += v != PASS;
         q->slow_ns = ch_max_u64(q->slow_ns, f->plan.slow_ns);
         rt_unlock(&f->lock);
         if (v == PASS)
@@ -238,6 +240,7 @@ dev_fault_set(struct dev *d, const struct dev_fault_plan *plan)
     rt_lock(&f->lock);
     f->plan = *plan;
     memset(f->seen, 0, sizeof(f->seen));
+    f->failed = 0;
     f->dead = false;
     rt_unlock(&f->lock);
 }
@@ -253,4 +256,18 @@ dev_fault_seen(struct dev *d, enum dev_op op)
     seen = f->seen[op];
     rt_unlock(&f->lock);
     return seen;
+}
+
+uint64_t
+dev_fault_failed(struct dev *d, bool *dead)
+{
+    struct fault *f = dev_impl(d);
+    uint64_t failed;
+
+    CH_ASSERT(dev_ops(d) == &FAULT_OPS);
+    rt_lock(&f->lock);
+    failed = f->failed;
+    *dead = f->dead;
+    rt_unlock(&f->lock);
+    return failed;
 }

@@ -16,10 +16,11 @@
  * finite size, writing back in order of arrival. A power cut walks the chains and draws for each
  * block: keep the contents, put a saved version back, mix the two by 512-byte sectors, or garble.
  *
- * Requests are carried out in dev_wait(), flushes of the queue before all else, because a FLUSH
- * covers only what *completed* before it was submitted: a caller that does not wait in between
- * finds its write lost after a cut. The same makes a write that was submitted and never waited for
- * not happen.
+ * Requests are carried out in dev_wait(). A FLUSH forgets the versions that were saved before it was
+ * submitted and no later ones, because it covers only what *completed* before: a caller that does not
+ * wait in between finds its write lost after a cut. A write that was submitted and never waited for
+ * does not happen. With timing (sim_drive_set_timing) the requests of a vector complete in two waves
+ * after sleeping, in an order drawn from a seed, and a power cut in between leaves some of them done.
  *
  * Invariants:
  *   V1  chains are ordered by age; so the oldest version in the ring ends the chain of its block.
@@ -65,6 +66,7 @@ struct sim_handle {
 
 struct sim_queue {
     struct dev_batch todo[DEV_BATCHES_MAX];
+    uint64_t flush_mark[DEV_BATCHES_MAX]; /* versions_made when it was submitted */
     unsigned todo_count;
 };
 
@@ -87,6 +89,9 @@ struct sim_drive {
     struct version *versions;
     uint8_t *saved; /* [version_slots] blocks */
     uint32_t version_slots, version_first, version_count;
+    uint64_t versions_made; /* ever */
+    struct sim_timing timing;
+    struct ch_prng timing_rng;
 };
 
 /* ---- contents ---- */
@@ -195,6 +200,16 @@ version_drop_all(struct sim_drive *s)
     s->version_count = 0;
 }
 
+/* A flush: forgets the versions among the first `mark` ever made. */
+static void
+versions_forget(struct sim_drive *s, uint64_t mark)
+{
+    while (s->version_count > 0 && s->versions_made - s->version_count < mark)
+        version_drop_oldest(s);
+    if (s->version_count == 0)
+        s->version_first = 0; /* memory that has been touched is used again */
+}
+
 /* Saves what the contents of a block are, before they change. */
 static int
 version_save(struct sim_drive *s, uint32_t block)
@@ -214,6 +229,7 @@ version_save(struct sim_drive *s, uint32_t block)
         s->versions[older - 1].newer = slot + 1;
     s->head[block] = slot + 1;
     s->version_count++;
+    s->versions_made++;
     return 0;
 }
 
@@ -235,9 +251,21 @@ versions_save(struct sim_drive *s, uint64_t off, uint64_t len, bool reset)
 /* ---- requests ---- */
 
 static int
-req_execute(struct sim_drive *s, struct dev_req *r)
+write_blocks(struct sim_drive *s, uint64_t off, const void *buf, uint64_t len)
 {
-    uint64_t page = r->off / DEV_BLOCK_BYTES, pages = r->len / DEV_BLOCK_BYTES;
+    int e = versions_save(s, off, len, false);
+
+    if (e == 0 && len > 0)
+        e = contents_write(s, off, buf, len);
+    if (e == 0 && len > 0)
+        ssd_write(s->ssd, off / DEV_BLOCK_BYTES, len / DEV_BLOCK_BYTES);
+    return e;
+}
+
+/* `done`: bytes of a write that have been written already. */
+static int
+req_execute(struct sim_drive *s, struct dev_req *r, uint64_t done, uint64_t flush_mark)
+{
     int e = 0;
 
     switch (r->op) {
@@ -245,44 +273,120 @@ req_execute(struct sim_drive *s, struct dev_req *r)
         return contents_read(s, r->off, r->buf, r->len);
     case DEV_WRITE:
     case DEV_APPEND:
-        e = versions_save(s, r->off, r->len, false);
-        if (e == 0)
-            e = contents_write(s, r->off, r->buf, r->len);
-        if (e == 0)
-            ssd_write(s->ssd, page, pages);
-        return e;
+        return write_blocks(s, r->off + done, (const uint8_t *)r->buf + done, r->len - done);
     case DEV_FLUSH:
-        version_drop_all(s);
+        versions_forget(s, flush_mark);
         return 0;
     case DEV_RESET:
         e = versions_save(s, r->off, r->len, true);
         if (e == 0)
             e = contents_zero(s, r->off, r->len);
         if (e == 0)
-            ssd_discard(s->ssd, page, pages);
+            ssd_discard(s->ssd, r->off / DEV_BLOCK_BYTES, r->len / DEV_BLOCK_BYTES);
         return e;
     }
     return EINVAL;
 }
 
 static void
+req_run(struct sim_handle *h, struct dev_req *r, uint64_t done, uint64_t flush_mark)
+{
+    struct sim_drive *s = h->drive;
+    int e;
+
+    rt_lock(&s->lock);
+    e = h->generation == s->generation ? req_execute(s, r, done, flush_mark) : EIO; /* V4 */
+    rt_unlock(&s->lock);
+    if (e != 0)
+        r->rc = DEV_ERRNO(e);
+}
+
+static void
 queue_execute(struct sim_handle *h, struct sim_queue *q, bool flushes)
+{
+    for (unsigned b = 0; b < q->todo_count; b++) {
+        for (unsigned i = 0; i < q->todo[b].n; i++) {
+            struct dev_req *r = &q->todo[b].reqs[i];
+
+            if (r->rc == 0 && (r->op == DEV_FLUSH) == flushes)
+                req_run(h, r, 0, q->flush_mark[b]);
+        }
+    }
+}
+
+/* ---- requests that take time ---- */
+
+/* Around `mean`, now and then far above. */
+static uint64_t
+draw_ns(struct sim_drive *s, uint64_t mean, bool slow)
+{
+    return mean == 0 ? 0 : (mean / 2 + ch_prng_below(&s->timing_rng, mean)) * (slow ? 100 : 1);
+}
+
+/* What of a write is done before its vector completes; *ns grows to what the request takes. */
+static uint64_t
+req_begin(struct sim_handle *h, struct dev_req *r, bool slow, uint64_t *ns)
+{
+    struct sim_drive *s = h->drive;
+    bool write = r->op == DEV_WRITE || r->op == DEV_APPEND;
+    uint64_t mean = write                ? s->timing.write_ns
+                    : r->op == DEV_FLUSH ? s->timing.flush_ns
+                                         : s->timing.read_ns;
+    uint64_t done = 0;
+
+    rt_lock(&s->lock);
+    *ns = ch_max_u64(*ns, draw_ns(s, mean, slow));
+    if (write && ch_prng_below(&s->timing_rng, 2) == 0)
+        done = ch_prng_below(&s->timing_rng, r->len / DEV_BLOCK_BYTES + 1) * DEV_BLOCK_BYTES;
+    if (done > 0 && h->generation == s->generation && write_blocks(s, r->off, r->buf, done) != 0)
+        done = 0;
+    rt_unlock(&s->lock);
+    return done;
+}
+
+/* One wave of a vector: those that `mask` (bit i % 64) picks, from a random one on. */
+static void
+wave(struct sim_handle *h, const struct dev_batch *v, uint64_t mask, uint64_t mark, unsigned start,
+     bool slow)
+{
+    uint64_t done[64], ns = 0;
+
+    for (unsigned base = 0; base < v->n; base += 64) {
+        unsigned n = (unsigned)ch_min_u64(v->n - base, 64);
+
+        for (unsigned i = 0; i < n; i++) {
+            if (v->reqs[base + i].rc == 0 && (mask >> i & 1) != 0)
+                done[i] = req_begin(h, &v->reqs[base + i], slow, &ns);
+        }
+        rt_sleep_ns(ns);
+        for (unsigned j = 0; j < n; j++) {
+            unsigned i = (j + start) % n;
+
+            if (v->reqs[base + i].rc == 0 && (mask >> i & 1) != 0)
+                req_run(h, &v->reqs[base + i], done[i], mark);
+        }
+    }
+}
+
+static void
+queue_execute_timed(struct sim_handle *h, struct sim_queue *q)
 {
     struct sim_drive *s = h->drive;
 
     for (unsigned b = 0; b < q->todo_count; b++) {
-        for (unsigned i = 0; i < q->todo[b].n; i++) {
-            struct dev_req *r = &q->todo[b].reqs[i];
-            int e;
+        const struct dev_batch *v = &q->todo[b];
+        uint64_t mask;
+        unsigned start;
+        bool slow;
 
-            if (r->rc != 0 || (r->op == DEV_FLUSH) != flushes)
-                continue;
-            rt_lock(&s->lock);
-            e = h->generation == s->generation ? req_execute(s, r) : EIO; /* V4 */
-            rt_unlock(&s->lock);
-            if (e != 0)
-                r->rc = DEV_ERRNO(e);
-        }
+        rt_lock(&s->lock);
+        mask = v->n == 1 ? 1 : ch_prng_next(&s->timing_rng);
+        start = (unsigned)ch_prng_below(&s->timing_rng, v->n);
+        slow = ch_prng_below(&s->timing_rng, 1000) < s->timing.slow_permille;
+        rt_unlock(&s->lock);
+        wave(h, v, mask, q->flush_mark[b], start, slow);
+        if (v->n > 1)
+            wave(h, v, ~mask, q->flush_mark[b], start, slow);
     }
 }
 
@@ -292,18 +396,27 @@ sim_wait(struct dev *d, void *impl)
     struct sim_handle *h = dev_impl(d);
     struct sim_queue *q = impl;
 
-    queue_execute(h, q, true);
-    queue_execute(h, q, false);
+    if (h->drive->timing.write_ns > 0) {
+        queue_execute_timed(h, q);
+    } else {
+        queue_execute(h, q, true);
+        queue_execute(h, q, false);
+    }
     q->todo_count = 0;
 }
 
 static void
 sim_submit(struct dev *d, void *impl, struct dev_req *reqs, unsigned n)
 {
+    struct sim_handle *h = dev_impl(d);
     struct sim_queue *q = impl;
 
-    (void)d;
     CH_ASSERT(q->todo_count < DEV_BATCHES_MAX);
+    if (n == 0)
+        return;
+    rt_lock(&h->drive->lock);
+    q->flush_mark[q->todo_count] = h->drive->versions_made;
+    rt_unlock(&h->drive->lock);
     q->todo[q->todo_count++] = (struct dev_batch){.reqs = reqs, .n = n};
 }
 
@@ -660,6 +773,15 @@ sim_drive_crash(struct sim_drive *s, uint64_t seed)
     }
     if (s->versions != NULL)
         version_drop_all(s);
+    rt_unlock(&s->lock);
+}
+
+void
+sim_drive_set_timing(struct sim_drive *s, const struct sim_timing *t)
+{
+    rt_lock(&s->lock);
+    s->timing = *t;
+    ch_prng_init(&s->timing_rng, t->seed);
     rt_unlock(&s->lock);
 }
 

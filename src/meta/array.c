@@ -21,6 +21,7 @@
  * Memory: per page the two slots' hashes and a byte of state, allocated with its extent; one buffer of 64
  * pages. Locking: none; one checkpoint at a time. Crash: Y1; slots torn or not, always the non-current one.
  */
+#include "base/bug.h"
 #include "dev/dev.h"
 #include "meta/meta_internal.h"
 
@@ -349,7 +350,7 @@ meta_array_backed(const struct meta_array *a)
 static unsigned
 slot_spare(const struct page_state *p)
 {
-    return p->current == 0 ? 1 : 0;
+    return (p->current == 0) != CH_BUG(ARRAY_IN_PLACE) ? 1 : 0;
 }
 
 int

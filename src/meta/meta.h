@@ -16,7 +16,7 @@
 struct dev;
 enum {
     META_ROOT_BYTES = 64 << 10,
-    META_VERSION = 1,
+    META_VERSION = 2, /* 1: had the main tree only; read, and migrated by the first root stored */
     META_EXTENTS_MAX = 448,
     META_WRITE_MAX = 16, /* pages of one meta_array_write() */
     META_ARRAYS = 2
@@ -53,6 +53,9 @@ struct meta_root {     /* in memory; FORMAT.md gives the bytes */
     uint64_t unit_bytes;            /* erase unit as known or probed, 0 = unknown */
     uint64_t digest
         [META_ARRAYS]; /* meta_array_digest() of each array at `checkpoint`; 0 = not told, not checked */
+    uint64_t
+        ids_root; /* root page of the tree of trees (reg.h); 0 = none yet: version 1, or migrating from it */
+    uint64_t next_txn; /* ids of transactions below were given out, maybe; 0 in version 1 */
     uint32_t extent_count;
     struct meta_extent extents[META_EXTENTS_MAX]; /* per array in order of page number */
 };

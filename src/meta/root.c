@@ -13,7 +13,8 @@
  *   128  8 map pages     136  8 zone-table pages  144  8 page-id high-water mark
  *   152  8 erase unit, 0 = unknown        160  4 extents             164  4 in-place zones
  *   168  8 digest of the map array        176  8 digest of the zone-table array
- *   184 72 zeroes        256  8 each extent: 4 zone, 1 array, 3 zeroes           rest zeroes
+ *   184  8 root page of the tree of trees (version 2)  192  8 next transaction id (version 2)
+ *   200 56 zeroes        256  8 each extent: 4 zone, 1 array, 3 zeroes           rest zeroes
  * Version, magic and CRC stand where they stand in every version to come.
  *
  * Invariants:
@@ -28,6 +29,7 @@
  *
  * Locking: none; the caller has one checkpoint at a time. Crash: T2.
  */
+#include "base/bug.h"
 #include "dev/dev.h"
 #include "meta/meta_internal.h"
 
@@ -57,7 +59,7 @@ static const struct field fields64[] = {
     FIELD(56, log_bytes),   FIELD(64, zones_base), FIELD(72, zone_bytes),   FIELD(96, epoch_start),
     FIELD(104, cut),        FIELD(112, map_start), FIELD(120, checkpoint),  FIELD(128, map_pages),
     FIELD(136, zone_pages), FIELD(144, page_high), FIELD(152, unit_bytes),  FIELD(168, digest[0]),
-    FIELD(176, digest[1]),
+    FIELD(176, digest[1]),  FIELD(184, ids_root),  FIELD(192, next_txn),
 };
 static const struct field fields32[] = {
     FIELD(4, format_version), FIELD(32, preset),         FIELD(36, codec),
@@ -158,6 +160,8 @@ meta_root_decode(const uint8_t *block, struct meta_root *out)
     if (r.format_version == 0 || r.sequence == 0 || ch_get32(block + 92) > FLAG_CLEAN)
         return CH_FAIL(COHORT_EROOT, "root record %" PRIu64 ": version, sequence or flags",
                        r.sequence);
+    if (r.format_version == 1)
+        r.ids_root = r.next_txn = 0;
     if (r.extent_count > META_EXTENTS_MAX || !geometry_ok(&r) || !log_ok(&r))
         return CH_FAIL(COHORT_EROOT, "root record %" PRIu64 ": fields contradict", r.sequence);
     for (uint32_t i = 0; i < r.extent_count; i++) {
@@ -263,7 +267,7 @@ meta_store(struct dev *d, struct meta_root *root)
 
     if (sequence == 0)
         rc = wipe(d, block); /* T3 */
-    if (rc == 0)
+    if (rc == 0 && !CH_BUG(R16_NO_FLUSH))
         rc = dev_flush(d); /* T2 */
     if (rc != 0)
         return rc;

@@ -20,12 +20,14 @@
  * from the arena (or from where GC read it) to its place. Steps are 16 bytes, so a bin's room is
  * a number below 256 and best fit is a search in a 256-bit set: packing is linear in the batch.
  *
- * Locking: none; a packer belongs to one thread at a time. Memory: all at packer_create(); the
- * codecs are exercised there once, so that their lazy allocations happen then too.
+ * Locking: none; a packer belongs to one thread at a time. Memory: all at packer_create() and packer_enable(); the
+ * codecs are exercised there once, so that their lazy allocations happen then too. Where zstd allocates later all the
+ * same and cannot, the page is stored raw.
  */
 #include "pack/pack.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <lz4.h>
 #include <stdlib.h>
 #include <zstd.h>
@@ -64,7 +66,9 @@ struct bin {
 };
 
 struct packer {
-    enum pack_codec codec;
+    enum pack_codec codec; /* of items without a choice ... */
+    int level;             /* ... and its level */
+    int zstd_level;        /* that zc is set to */
     unsigned max_items;
     void *lz4;
     ZSTD_CCtx *zc;
@@ -84,21 +88,56 @@ struct packer {
 /* ---- create, destroy ----------------------------------------------------------------------- */
 
 static int
-packer_create_zstd(struct packer *p, int level)
+zstd_level_of(int level)
+{
+    return level == 0 ? 1 : level;
+}
+
+/* Compresses a page at that level, so that what the level needs is allocated. */
+static int
+zstd_exercise(ZSTD_CCtx *zc, int level)
 {
     static const uint8_t zeroes[CH_PAGE_BYTES];
     uint8_t out[256];
-    size_t rc;
+    size_t rc = ZSTD_CCtx_setParameter(zc, ZSTD_c_compressionLevel, level);
 
-    p->zc = ZSTD_createCCtx();
-    if (p->zc == NULL)
-        return CH_FAIL(COHORT_ENOMEM, "zstd compression context");
-    rc = ZSTD_CCtx_setParameter(p->zc, ZSTD_c_compressionLevel, level);
     if (!ZSTD_isError(rc))
-        rc = ZSTD_compress2(p->zc, out, sizeof(out), zeroes, sizeof(zeroes));
+        rc = ZSTD_compress2(zc, out, sizeof(out), zeroes, sizeof(zeroes));
     if (ZSTD_isError(rc))
         return CH_FAIL(COHORT_ENOMEM, "zstd level %d: %s", level, ZSTD_getErrorName(rc));
     return 0;
+}
+
+static int
+enable_zstd(struct packer *p, int level)
+{
+    ZSTD_CCtx *zc = p->zc != NULL ? p->zc : ZSTD_createCCtx();
+    int rc;
+
+    if (zc == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "zstd compression context");
+    rc = zstd_exercise(zc, level);
+    if (rc == 0)
+        p->zstd_level = level;
+    else
+        p->zstd_level = INT_MIN; /* unknown: set anew before it is used */
+    if (rc == 0 || p->zc != NULL)
+        p->zc = zc;
+    else
+        ZSTD_freeCCtx(zc);
+    return rc;
+}
+
+int
+packer_enable(struct packer *p, enum pack_codec codec, int level)
+{
+    CH_ASSERT(codec == PACK_NONE || codec == PACK_LZ4 || codec == PACK_ZSTD);
+    if (codec == PACK_LZ4 && p->lz4 == NULL) {
+        p->lz4 = malloc((size_t)LZ4_sizeofState());
+        if (p->lz4 == NULL)
+            return CH_FAIL(COHORT_ENOMEM, "lz4 compression context");
+    }
+    return codec == PACK_ZSTD ? enable_zstd(p, zstd_level_of(level)) : 0;
 }
 
 int
@@ -108,24 +147,21 @@ packer_create(enum pack_codec codec, int level, unsigned max_items, struct packe
     int rc = 0;
 
     CH_ASSERT(max_items <= CH_BATCH_MAX);
-    CH_ASSERT(codec == PACK_NONE || codec == PACK_LZ4 || codec == PACK_ZSTD);
     p = calloc(1, sizeof(*p));
     if (p == NULL)
         return CH_FAIL(COHORT_ENOMEM, "packer");
     p->codec = codec;
+    p->level = zstd_level_of(level);
     p->max_items = max_items;
     p->zd = ZSTD_createDCtx(); /* whatever the codec: old images may be of another */
     if (max_items > 0) {
         p->slots = ch_alloc_aligned((size_t)max_items * CH_SLOT_BYTES);
         p->arena = ch_alloc_aligned((size_t)max_items * CH_SLOT_BYTES);
     }
-    if (codec == PACK_LZ4)
-        p->lz4 = malloc((size_t)LZ4_sizeofState());
-    if (p->zd == NULL || (max_items > 0 && (p->slots == NULL || p->arena == NULL)) ||
-        (codec == PACK_LZ4 && p->lz4 == NULL))
+    if (p->zd == NULL || (max_items > 0 && (p->slots == NULL || p->arena == NULL)))
         rc = CH_FAIL(COHORT_ENOMEM, "packer of %u items", max_items);
-    if (rc == 0 && codec == PACK_ZSTD)
-        rc = packer_create_zstd(p, level == 0 ? 1 : level);
+    if (rc == 0)
+        rc = packer_enable(p, codec, level);
     if (rc != 0)
         goto out;
     *out = p;
@@ -166,23 +202,43 @@ image_crc(const uint8_t *image, uint32_t bytes)
     return ch_crc32c(crc, image + OFF_DEATH, bytes - OFF_DEATH);
 }
 
-/* Bytes of the codec's output at `dst`, at most OUTPUT_MAX; 0 when the page is better stored raw. */
-static uint32_t
-codec_encode(struct packer *p, const void *page, uint8_t *dst)
+static size_t
+zstd_encode(struct packer *p, int level, const void *page, uint8_t *dst)
 {
     size_t n = 0;
 
-    switch (p->codec) {
+    CH_ASSERT(p->zc != NULL); /* packer_enable() */
+    if (level != p->zstd_level) {
+        n = ZSTD_CCtx_setParameter(p->zc, ZSTD_c_compressionLevel, level);
+        p->zstd_level = ZSTD_isError(n) ? INT_MIN : level;
+    }
+    if (!ZSTD_isError(n))
+        n = ZSTD_compress2(p->zc, dst, OUTPUT_MAX, page, CH_PAGE_BYTES);
+    return ZSTD_isError(n) ? 0 : n;
+}
+
+static enum pack_codec
+item_codec(const struct packer *p, const struct pack_item *it)
+{
+    return it->choice == 0 ? p->codec : (enum pack_codec)(it->choice - 1);
+}
+
+/* Bytes of the codec's output at `dst`, at most OUTPUT_MAX; 0 when the page is better stored raw. */
+static uint32_t
+codec_encode(struct packer *p, const struct pack_item *it, uint8_t *dst)
+{
+    size_t n = 0;
+
+    switch (item_codec(p, it)) {
     case PACK_NONE:
         break;
     case PACK_LZ4:
-        n = (size_t)LZ4_compress_fast_extState(p->lz4, page, (char *)dst, CH_PAGE_BYTES, OUTPUT_MAX,
-                                               1);
+        CH_ASSERT(p->lz4 != NULL); /* packer_enable() */
+        n = (size_t)LZ4_compress_fast_extState(p->lz4, it->page, (char *)dst, CH_PAGE_BYTES,
+                                               OUTPUT_MAX, 1);
         break;
     case PACK_ZSTD:
-        n = ZSTD_compress2(p->zc, dst, OUTPUT_MAX, page, CH_PAGE_BYTES);
-        if (ZSTD_isError(n))
-            n = 0;
+        n = zstd_encode(p, it->choice == 0 ? p->level : zstd_level_of(it->level), it->page, dst);
         break;
     }
     return (uint32_t)n;
@@ -193,7 +249,7 @@ static void
 item_encode(struct packer *p, struct pack_item *it, const uint8_t **src)
 {
     uint8_t *image = p->arena + p->arena_used;
-    uint32_t n = codec_encode(p, it->page, image + OFF_OUTPUT);
+    uint32_t n = codec_encode(p, it, image + OFF_OUTPUT);
     uint32_t bytes;
 
     if (n == 0) {
@@ -206,7 +262,7 @@ item_encode(struct packer *p, struct pack_item *it, const uint8_t **src)
     ch_put64(image + OFF_LSN, it->lsn);
     ch_put16(image + OFF_DEATH, it->death);
     image[OFF_VERSION] = IMAGE_VERSION;
-    image[OFF_KIND_CODEC] = (uint8_t)(PACK_FULL << 4 | p->codec);
+    image[OFF_KIND_CODEC] = (uint8_t)(PACK_FULL << 4 | item_codec(p, it));
     ch_put16(image + OFF_DICT, 0);
     ch_put16(image + OFF_OUTPUT_BYTES, (uint16_t)n);
     memset(image + OFF_OUTPUT + n, 0, bytes - OFF_OUTPUT - n);

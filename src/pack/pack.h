@@ -1,6 +1,7 @@
 /* pack.h - compresses pages one by one and best-fits them into 4 KiB slots, none across a boundary.
  *
- * Pure: no I/O, clock or threads. One struct packer per thread at a time (it owns codec contexts).
+ * Pure: no I/O, clock or threads. One struct packer per thread at a time (it owns codec contexts). Each page may
+ * choose its codec; images say theirs, so reading needs nothing.
  *
  * Slot: images at 16-byte steps from offset 0; at its end the directory (the reverse map):
  *     ... { offset/16 (8 bit) | length/16 (8 bit) } x count | count (8) | version (8) | magic 0xC05D (16)
@@ -44,6 +45,8 @@ struct pack_item {
     const void *page;
     const void *image;
     uint32_t image_bytes; /* multiple of 16, or 4096 */
+    uint8_t choice;       /* of `page`: 1 + enum pack_codec, which packer_enable() was told of; 0 = the packer's own */
+    int8_t level;         /* with a choice; zstd only */
     /* out: */
     bool carried;    /* left out of this plan: its slot would have been too empty */
     uint32_t slot;   /* index in the plan's slots */
@@ -63,6 +66,8 @@ struct packer;
 /* level: zstd only. max_items <= CH_BATCH_MAX: most pages to encode, and most slots, of one plan. ENOMEM. */
 CH_NODISCARD int packer_create(enum pack_codec codec, int level, unsigned max_items,
                                struct packer **out);
+/* Makes another codec available to items that choose it. ENOMEM; nothing changed then. */
+CH_NODISCARD int packer_enable(struct packer *p, enum pack_codec codec, int level);
 void packer_destroy(struct packer *p);
 size_t packer_memory(const struct packer *p);
 /* Encodes and packs n items, best fit decreasing. With `carry`, items of slots filled less than

@@ -7,7 +7,7 @@
  *     7    1  type (enum page_type)
  *     8    6  page id
  *    14    1  level (0 = leaf)
- *    15    1  flags (reserved, 0)
+ *    15    1  flags (enum page_flag)
  *    16    8  page LSN: end of the last log record that changed the page
  *    24    8  newest user write LSN (R1; kept as maximum over merged pages)
  *    32    4  tree id
@@ -17,7 +17,7 @@
  *    56    2  dead heap bytes     (btree)
  *    58    2  prefix bytes        (btree)
  *    60    2  insert hint         (btree)
- *    62    2  reserved, 0
+ *    62    2  count of ghosts     (btree)
  *    64       body
  */
 #ifndef CH_PAGE_PAGE_H
@@ -36,6 +36,10 @@ enum page_type {
     PAGE_LEAF = 2,
     PAGE_INNER = 3,
     PAGE_OVERFLOW = 4 /* reserved */
+};
+
+enum page_flag {
+    PAGE_PRIVATE = 1 /* the root of a bulk load that is not finished */
 };
 
 /* Zeroes all 4096 bytes and writes a fresh header. */
@@ -75,6 +79,16 @@ static inline uint8_t
 page_level(const void *p)
 {
     return ((const uint8_t *)p)[14];
+}
+static inline unsigned
+page_flags(const void *p)
+{
+    return ((const uint8_t *)p)[15];
+}
+static inline void
+page_set_flags(void *p, unsigned flags)
+{
+    ((uint8_t *)p)[15] = (uint8_t)flags;
 }
 static inline uint32_t
 page_tree(const void *p)

@@ -1,6 +1,6 @@
 /* rt.h - the only place that knows whether threads, time and chance are real.
  *
- * Link-time seam: rt_posix.c now; a simulator's rt_sim.c (seeded baton scheduler, virtual time) later
+ * Link-time seam: rt_posix.c, or a simulator's rt_sim.c (seeded baton scheduler, virtual time), which
  * implements the same functions. Nothing outside rt/ calls pthread_*, clock_gettime or getrandom.
  *
  * Lock order is checked, not only described: each mutex has a rank; a thread may lock a mutex only
@@ -18,12 +18,19 @@
 
 enum rt_rank {
     RT_RANK_DB = 5,          /* api: open/close, batches of calls */
+    RT_RANK_SWEEP = 8,       /* cat: one sweeping step at a time */
     RT_RANK_CHECKPOINT = 10, /* one checkpoint at a time */
+    RT_RANK_TXN = 15,        /* txn: who is open, prepared, being spilled */
+    RT_RANK_REG = 16,        /* reg: open trees; held while a tree's record is read */
+    RT_RANK_WAIT = 17,       /* ver: who waits for whom */
     RT_RANK_BATCH = 20,      /* btree: one multi-leaf write at a time in its latching stage */
     RT_RANK_TREE = 30,       /* btree: one structure change at a time in a tree */
     RT_RANK_CLEANER = 40,    /* buf: one cleaner step at a time */
     RT_RANK_GC = 45,         /* store: one gc step, one store_write at a time */
     RT_RANK_LATCHED = 50,    /* from here on: may be taken under page latches */
+    RT_RANK_VER_COMMIT = 51, /* ver: the order of commits; log records are appended under it */
+    RT_RANK_VER_SHARD = 52,  /* ver: chains; order = shard */
+    RT_RANK_VER_TXN = 53,    /* ver: descriptors, lists of entries, ghosts, guards */
     RT_RANK_MAP_SHARD = 55,  /* map: order = shard number */
     RT_RANK_SPACE = 60,      /* zone table, page-id allocation */
     RT_RANK_FRAME = 70,      /* buf: frame states */
@@ -35,7 +42,10 @@ enum rt_rank {
 };
 
 struct rt_mutex {
-    pthread_mutex_t m;
+    union {
+        pthread_mutex_t m;
+        const void *owner; /* rt_sim: the thread that holds it, NULL = free */
+    };
     uint16_t rank;
     uint16_t order;
 };
@@ -72,7 +82,15 @@ uint64_t rt_cpu_ns(void); /* CPU time of the process */
 void rt_sleep_ns(uint64_t ns);
 void rt_yield(void);
 uint64_t rt_random(void); /* from the kernel: seeds, epochs */
-/* A place where the simulator may switch threads; nothing in rt_posix. */
-void rt_point(void);
+/* A place where the simulator may switch threads; one load and an untaken branch in rt_posix. Never
+ * between two steps that a lock or a latch does not keep together. */
+extern bool rt_points; /* constant while threads run */
+void rt_point_taken(void);
+static inline void
+rt_point(void)
+{
+    if (CH_UNLIKELY(rt_points))
+        rt_point_taken();
+}
 
 #endif

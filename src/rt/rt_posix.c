@@ -1,26 +1,11 @@
-/* rt_posix.c - threads, locks, time and chance from Linux.
- *
- * Every thread keeps a list of the mutexes it holds, in the order in which it took them:
- *
- *     held[0] .. held[depth - 1] = {mutex, highest key of this entry and all below}
- *
- * where a key is rank << 16 | order. So the check of a lock is one comparison with the last entry;
- * it is always on.
- *
- * Invariants:
- *   T1  rt_lock(m): key(m) is above every key that the thread holds. Hence no cycle of waits.
- *   T2  only the thread that locked a mutex unlocks it or waits with it.
- *   T3  a thread ends holding nothing.
- *   T4  at most HELD_MAX mutexes are held by a thread (a batch holds each of its map shards).
- *
- * rt_trylock() cannot wait, so it needs no T1; what it took counts for the locks that follow.
- * Waiting on a condition keeps the entry: the thread holds the mutex again when it goes on, and the
- * mutexes it holds besides were ordered against it when it locked it.
+/* rt_posix.c - threads, locks, time and chance from Linux. The rules of ranks, T1 .. T4, are kept by
+ * rt_rank.c.
  *
  * Condition variables run on CLOCK_MONOTONIC. Failing pthread calls are programmer errors, except
  * for pthread_create(). Crash: nothing here survives the process.
  */
 #include "rt/rt.h"
+#include "rt/rt_rank.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -28,69 +13,9 @@
 #include <sys/random.h>
 #include <time.h>
 
-enum {
-    HELD_MAX = CH_BATCH_MAX + 32
-};
-
 #define NS_PER_S UINT64_C(1000000000)
 
-struct held {
-    const struct rt_mutex *mutex;
-    uint32_t key_max;
-};
-
-static _Thread_local struct {
-    struct held held[HELD_MAX];
-    unsigned depth;
-} self;
-
-static uint32_t
-mutex_key(const struct rt_mutex *m)
-{
-    return (uint32_t)m->rank << 16 | m->order;
-}
-
-static uint32_t
-held_key_max(unsigned depth)
-{
-    return depth == 0 ? 0 : self.held[depth - 1].key_max;
-}
-
-static void
-held_push(const struct rt_mutex *m)
-{
-    uint32_t below = held_key_max(self.depth);
-    uint32_t key = mutex_key(m);
-
-    CH_ASSERT(self.depth < HELD_MAX); /* T4 */
-    self.held[self.depth].mutex = m;
-    self.held[self.depth].key_max = key > below ? key : below;
-    self.depth++;
-}
-
-static bool
-held_find(const struct rt_mutex *m, unsigned *index)
-{
-    for (unsigned i = self.depth; i > 0; i--) {
-        if (self.held[i - 1].mutex == m) {
-            *index = i - 1;
-            return true;
-        }
-    }
-    return false;
-}
-
-static void
-held_remove(const struct rt_mutex *m)
-{
-    unsigned depth = self.depth;
-    unsigned i = 0;
-
-    CH_ASSERT(held_find(m, &i)); /* T2 */
-    self.depth = i;
-    for (i++; i < depth; i++) /* nearly always empty: locks are given back last first */
-        held_push(self.held[i].mutex);
-}
+bool rt_points = false;
 
 void
 rt_mutex_init(struct rt_mutex *m, enum rt_rank rank, unsigned order)
@@ -116,10 +41,10 @@ rt_lock(struct rt_mutex *m)
 {
     int rc;
 
-    CH_ASSERT(mutex_key(m) > held_key_max(self.depth)); /* T1 */
+    rt_rank_check(m); /* T1 */
     rc = pthread_mutex_lock(&m->m);
     CH_ASSERT(rc == 0);
-    held_push(m);
+    rt_rank_push(m);
 }
 
 bool
@@ -129,7 +54,7 @@ rt_trylock(struct rt_mutex *m)
 
     CH_ASSERT(rc == 0 || rc == EBUSY);
     if (rc == 0)
-        held_push(m);
+        rt_rank_push(m);
     return rc == 0;
 }
 
@@ -138,7 +63,7 @@ rt_unlock(struct rt_mutex *m)
 {
     int rc;
 
-    held_remove(m);
+    rt_rank_remove(m);
     rc = pthread_mutex_unlock(&m->m);
     CH_ASSERT(rc == 0);
 }
@@ -170,10 +95,9 @@ rt_cond_fini(struct rt_cond *c)
 void
 rt_wait(struct rt_cond *c, struct rt_mutex *m)
 {
-    unsigned index;
     int rc;
 
-    CH_ASSERT(held_find(m, &index)); /* T2 */
+    CH_ASSERT(rt_rank_holds(m)); /* T2 */
     rc = pthread_cond_wait(&c->c, &m->m);
     CH_ASSERT(rc == 0);
 }
@@ -193,10 +117,9 @@ rt_wait_for(struct rt_cond *c, struct rt_mutex *m, uint64_t ns)
     /* INT64_MAX ns is 292 years: "for ever" must not wrap to a deadline in the past. */
     uint64_t deadline = ns < (uint64_t)INT64_MAX - now ? now + ns : (uint64_t)INT64_MAX;
     struct timespec ts = timespec_of(deadline);
-    unsigned index;
     int rc;
 
-    CH_ASSERT(held_find(m, &index)); /* T2 */
+    CH_ASSERT(rt_rank_holds(m)); /* T2 */
     rc = pthread_cond_timedwait(&c->c, &m->m, &ts);
     CH_ASSERT(rc == 0 || rc == ETIMEDOUT);
     return rc == 0;
@@ -225,7 +148,7 @@ thread_main(void *arg)
 
     (void)pthread_setname_np(pthread_self(), t->name); /* for debuggers only */
     t->fn(t->arg);
-    CH_ASSERT(self.depth == 0); /* T3 */
+    CH_ASSERT(rt_rank_depth() == 0); /* T3 */
     return NULL;
 }
 
@@ -307,6 +230,6 @@ rt_random(void)
 }
 
 void
-rt_point(void)
+rt_point_taken(void)
 {
 }

@@ -28,6 +28,7 @@
  * Crash: memory only. The map is the checkpoint's map pages plus the MAP records after it; the ids are
  * what has a place or is kept by redo (map_pid_rebuild).
  */
+#include "base/bug.h"
 #include "space/map.h"
 
 #include <inttypes.h>
@@ -264,6 +265,12 @@ map_ensure(struct map *m, page_id pid)
 void
 map_lock(struct map *m, uint64_t shards)
 {
+    while (CH_BUG(R8_SHARD_ORDER) && shards != 0) {
+        unsigned i = 63 - (unsigned)__builtin_clzll(shards);
+
+        rt_lock(&m->shard[i].lock);
+        shards &= ~(UINT64_C(1) << i);
+    }
     for (; shards != 0; shards &= shards - 1)
         rt_lock(&m->shard[__builtin_ctzll(shards)].lock);
 }
@@ -302,7 +309,7 @@ map_set(struct map *m, page_id pid, place_t to)
     atomic_store_explicit(entry, to, memory_order_release);   /* partner: map_get() */
     clean = &leaf_of(m, pid)->clean[segment_index(pid)];
     /* Relaxed: the shard lock orders this bit, the other bits are other shards'. */
-    if (atomic_load_explicit(clean, memory_order_relaxed) & bit)
+    if ((atomic_load_explicit(clean, memory_order_relaxed) & bit) != 0 && !CH_BUG(MAP_DIRTY_LOST))
         atomic_fetch_and_explicit(clean, ~bit, memory_order_relaxed);
     return from;
 }
@@ -310,7 +317,7 @@ map_set(struct map *m, page_id pid, place_t to)
 bool
 map_move_if(struct map *m, page_id pid, place_t from, place_t to)
 {
-    if (map_get(m, pid) != from) /* S7 */
+    if (map_get(m, pid) != from && !CH_BUG(S7_MOVE_ANYWAY)) /* S7 */
         return false;
     (void)map_set(m, pid, to);
     return true;

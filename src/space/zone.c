@@ -45,6 +45,7 @@
  *
  * Crash: memory only. The checkpoint keeps struct zone_info; recovery recounts the live bytes.
  */
+#include "base/bug.h"
 #include "space/zone_internal.h"
 
 #include <inttypes.h>
@@ -143,7 +144,8 @@ zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots, stru
 {
     zone_id z;
     struct zone *zn;
-    uint32_t keep = stream == ZONE_STREAM_USER ? t->cfg.reserve : 0; /* Z4 */
+    uint32_t keep =
+        stream == ZONE_STREAM_USER && !CH_BUG(S6_NO_RESERVE) ? t->cfg.reserve : 0; /* Z4 */
     uint32_t count;
     int rc = 0;
 
@@ -164,6 +166,8 @@ zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots, stru
     count = slots < t->cfg.slots - zn->cursor ? slots : t->cfg.slots - zn->cursor;
     *out = (struct zone_span){.zone = z, .slot_first = zn->cursor, .slot_count = count};
     zn->cursor += count; /* Z3 */
+    if (CH_BUG(S4_SLOT_TWICE) && zn->cursor < t->cfg.slots && count > 1)
+        zn->cursor--;
     zn->inflight++;
     if (zn->cursor == t->cfg.slots)
         change_state(t, z, ZONE_SEALED);
@@ -178,7 +182,7 @@ span_end(struct zone_table *t, const struct zone_span *s)
 {
     struct zone *zn = zone_at(t, s->zone);
 
-    CH_ASSERT(zn->inflight > 0 && s->slot_first + s->slot_count <= zn->cursor);
+    CH_ASSERT(zn->inflight > 0 && s->slot_first + s->slot_count <= zn->cursor + CH_BUG(S4_SLOT_TWICE));
     zn->inflight--;
     if (zone_is_victim(zn))
         zone_enter_victims(t, s->zone);
@@ -337,13 +341,13 @@ zone_next_dead(struct zone_table *t, lsn_t durable, zone_id *out, lsn_t *wait_ls
 
     rt_lock(t->lock);
     bury_victims(t);
-    zone_wait_over(t, durable); /* S1 */
+    zone_wait_over(t, CH_BUG(S1_NO_WAIT) ? CH_LSN_MAX : durable); /* S1 */
     if (wait_lsn != NULL)
         *wait_lsn = t->waiting > 0 ? t->zone[t->dead[0]].empty_lsn : 0;
     for (uint32_t i = t->cfg.zones_max - t->ready; i < t->cfg.zones_max; i++) {
         zone_id z = t->dead[i];
 
-        if (is_pinned(&t->zone[z]))
+        if (is_pinned(&t->zone[z]) && !CH_BUG(S1_PINNED))
             continue;
         zone_hand_out(t, z);
         *out = z;

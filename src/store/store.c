@@ -25,6 +25,7 @@
  *
  * Crash: everything here is memory. What recovery sees is the checkpoint's map plus the MAP records after it.
  */
+#include "base/bug.h"
 #include "store/store_internal.h"
 
 #include <inttypes.h>
@@ -71,12 +72,13 @@ read_pin(struct store *s, page_id pid, place_t *place, zone_id *zone)
         z = store_zone_of(s, p);
         if (z == CH_ZONE_NONE)
             return store_place_check(s, pid, p);
+        rt_point();
         if (s->cfg.kind == STORE_INPLACE)
             z = CH_ZONE_NONE;
         else
             zone_pin(s->zones, z);
         again = map_get(s->map, pid);
-        if (again == p) {
+        if (again == p || CH_BUG(R17_NO_SECOND_LOOK)) {
             *place = p;
             *zone = z;
             return 0;
@@ -206,7 +208,8 @@ store_map_bytes(unsigned n)
 int
 store_map_room(struct store *s, unsigned n, struct wal_ticket *t)
 {
-    int rc = wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(n), t); /* R8 */
+    int rc =
+        wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(CH_BUG(R8_NO_ROOM) ? 1 : n), t); /* R8 */
 
     return rc == COHORT_EFULL ? 0 : rc; /* R11: without a record then */
 }
@@ -308,7 +311,7 @@ move_live(struct store *s, place_t from, place_t to, lsn_t lsn)
         return;
     if (to != PLACE_NONE)
         zone_live_add(s->zones, store_zone_of(s, to), place_bytes(to));
-    if (from != PLACE_NONE)
+    if (from != PLACE_NONE && !(CH_BUG(S3_FREED_BYTES) && to == PLACE_NONE))
         zone_live_sub(s->zones, store_zone_of(s, from), place_bytes(from), lsn);
 }
 
@@ -361,6 +364,7 @@ store_publish(struct store *s, const struct store_batch *b)
         if (rc != 0)
             return rc;
         shards = store_shards(pids, n);
+        shards = CH_BUG(S8_NO_SHARD_LOCK) ? 0 : shards;
         map_lock(s->map, shards);
         publish_locked(s, &t, pids, places, n);
         map_unlock(s->map, shards);
@@ -382,7 +386,7 @@ store_drop(struct store *s, const struct store_batch *b)
 bool
 store_ready(struct store *s, const struct store_batch *b)
 {
-    return dev_flush_done(s->cfg.dev) >= b->flush_ticket;
+    return dev_flush_done(s->cfg.dev) >= b->flush_ticket || CH_BUG(R6_NO_WAIT);
 }
 
 int
@@ -394,7 +398,7 @@ store_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
     CH_ASSERT(n > 0 && n <= s->cfg.batch_pages);
     for (unsigned i = 0; i < n; i++) {
         CH_ASSERT(page_pid(pages[i].page) == pages[i].pid);
-        CH_ASSERT(pages[i].lsn <= wal_durable(s->wal)); /* S2 */
+        CH_ASSERT(pages[i].lsn <= wal_durable(s->wal) || CH_BUG(S2_NO_LOG_FLUSH)); /* S2 */
         page_seal(pages[i].page);
     }
     rt_lock(&s->lock);
@@ -448,7 +452,8 @@ store_pid_free(struct store *s, const page_id *pids, unsigned n)
             return rc;
         /* Logged even for pages without a place: replay learns from it that older records are void (R9). */
         map_lock(s->map, shards);
-        publish_locked(s, &t, pids + done, NULL, k);
+        if (!CH_BUG(R9_NO_VOID))
+            publish_locked(s, &t, pids + done, NULL, k);
         map_unlock(s->map, shards);
         wal_release(s->wal, &t);
         for (unsigned i = 0; i < k; i++)
@@ -540,25 +545,8 @@ store_format(struct store *s)
 /* ---- create, destroy, counters ---- */
 
 static int
-create_readers(struct store *s)
-{
-    if (s->cfg.codec != PACK_ZSTD)
-        return 0;
-    for (unsigned i = 0; i < STORE_READERS; i++) {
-        int rc = packer_create(PACK_NONE, 0, 0, &s->readers[i]);
-
-        if (rc != 0)
-            return rc;
-        atomic_fetch_or_explicit(&s->readers_free, 1U << i, memory_order_relaxed);
-    }
-    return 0;
-}
-
-static int
 create_buffers(struct store *s)
 {
-    int rc;
-
     s->flags = ch_alloc_aligned(s->cfg.zones_max * sizeof(*s->flags));
     if (s->flags == NULL)
         return CH_FAIL(COHORT_ENOMEM, "flags of %u zones", s->cfg.zones_max);
@@ -569,10 +557,7 @@ create_buffers(struct store *s)
     s->gc.buf = ch_alloc_aligned((size_t)s->chunk_slots * CH_SLOT_BYTES);
     if (s->gc.buf == NULL)
         return CH_FAIL(COHORT_ENOMEM, "buffers of garbage collection");
-    rc = packer_create(s->cfg.codec, s->cfg.codec_level, s->chunk_slots, &s->packer);
-    if (rc == 0)
-        rc = create_readers(s);
-    return rc;
+    return store_codecs_create(s);
 }
 
 static uint32_t
@@ -631,6 +616,7 @@ store_create(const struct store_config *cfg, struct store **out)
     /* A guess until batches are written. */
     atomic_init(&s->slot_permille, cfg->codec == PACK_NONE ? 1000 : 1150);
     rt_mutex_init(&s->lock, RT_RANK_GC, 0);
+    rt_mutex_init(&s->codecs.lock, RT_RANK_GC, 1);
     rc = create_tables(s);
     if (rc == 0)
         rc = create_buffers(s);
@@ -647,14 +633,13 @@ store_destroy(struct store *s)
 {
     if (s == NULL)
         return;
-    for (unsigned i = 0; i < STORE_READERS; i++)
-        packer_destroy(s->readers[i]);
-    packer_destroy(s->packer);
+    store_codecs_destroy(s);
     ch_free_aligned(s->gc.buf);
     ch_free_aligned(s->ip.buf);
     ch_free_aligned(s->flags);
     zone_table_destroy(s->zones);
     map_destroy(s->map);
+    rt_mutex_fini(&s->codecs.lock);
     rt_mutex_fini(&s->lock);
     free(s);
 }
@@ -670,11 +655,9 @@ store_memory(const struct store *s)
 {
     size_t n = sizeof(*s) + map_memory(s->map) + zone_table_memory(s->zones) + zone_count(s->zones);
 
-    for (unsigned i = 0; i < STORE_READERS; i++)
-        n += s->readers[i] != NULL ? packer_memory(s->readers[i]) : 0;
     if (s->cfg.kind == STORE_INPLACE)
         return n + (size_t)(1 + s->cfg.batch_pages) * CH_PAGE_BYTES;
-    return n + packer_memory(s->packer) + (size_t)s->chunk_slots * CH_SLOT_BYTES;
+    return n + atomic_load_explicit(&s->packers_memory, memory_order_relaxed) + (size_t)s->chunk_slots * CH_SLOT_BYTES;
 }
 
 struct map *

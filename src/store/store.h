@@ -79,6 +79,10 @@ size_t store_memory(const struct store *s);
 struct map *store_map(struct store *s);
 struct zone_table *store_zones(struct store *s);
 
+/* Pages of this tree are compressed so from now on (zstd: at that level, 0 = 1); codec < 0: as all others again. The first time
+ * for a codec and level it waits for the store's lock. In place nothing is compressed. Memory only: the owner says it again after opening. ENOMEM. */
+CH_NODISCARD int store_set_tree_codec(struct store *s, uint32_t tree, int codec, int level);
+
 /* Reads a page; NOTFOUND when it has no image; EPAGE / EIMAGE / EIO. Latches allowed. `buf` aligned. */
 CH_NODISCARD int store_read(struct store *s, page_id pid, void *buf);
 /* n <= 64 pages in parallel at real queue depth; rc per page. */

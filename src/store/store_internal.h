@@ -61,6 +61,20 @@ struct store_gc {
     unsigned steps; /* for the census */
 };
 
+/* Trees that are compressed in their own way: open addressing, guarded by its lock (codec.c). */
+struct store_tree_codec {
+    uint32_t tree;
+    uint8_t choice; /* as in struct pack_item; 0 = the entry is empty */
+    int8_t level;
+};
+struct store_codecs {
+    struct rt_mutex lock; /* rank GC, order 1 */
+    struct store_tree_codec *entries;
+    uint32_t size; /* a power of two, or 0 */
+    uint32_t used;
+    uint32_t known; /* what the packer has learned; codec_bit() */
+};
+
 struct store_inplace {
     uint8_t *buf;      /* header block and page copies of one double-write batch */
     uint64_t sequence; /* of the newest batch in the double-write area */
@@ -91,6 +105,9 @@ struct store {
 
     struct packer *readers[STORE_READERS]; /* NULL when the codec needs no context */
     _Atomic uint32_t readers_free;         /* bit i: readers[i] is free; acquire with release */
+    struct store_codecs codecs;
+    _Atomic bool packs;              /* some pages are, or were, compressed; relaxed: admission only */
+    _Atomic size_t packers_memory;   /* of packer and readers, written under lock; relaxed */
 
     /* Hints for admission, renewed by store_census() and oop_store(); relaxed, partner: store_has_room, wanted. */
     _Atomic uint32_t trim_zones; /* free zones kept for the drive's sake (gc.c, G5) */
@@ -126,6 +143,14 @@ store_slot_off(uint64_t slot)
 
 extern const struct store_ops store_oop_ops;
 extern const struct store_ops store_inplace_ops;
+
+/* ---- codec.c ---- */
+
+/* The codec of the database: packer and, where decompression wants contexts, readers. Before anybody uses the store. */
+CH_NODISCARD int store_codecs_create(struct store *s);
+void store_codecs_destroy(struct store *s);
+/* What the pages' trees chose, into the items. */
+void store_codecs_choose(struct store *s, struct pack_item *items, unsigned n);
 
 /* ---- store.c ---- */
 

@@ -18,6 +18,7 @@
  * Locks: s->lock for everything here. Crash: spans that nobody published are garbage that recovery overwrites:
  * reconcile frees or seals their zone.
  */
+#include "base/bug.h"
 #include "store/store_internal.h"
 
 #include <inttypes.h>
@@ -112,7 +113,7 @@ undo_spans(struct store *s, const struct zone_span *spans, unsigned n)
 uint64_t
 oop_room(const struct store *s, enum zone_stream stream)
 {
-    uint32_t keep = stream == ZONE_STREAM_USER ? s->reserve : 0; /* Z4 */
+    uint32_t keep = stream == ZONE_STREAM_USER && !CH_BUG(S6_NO_RESERVE) ? s->reserve : 0; /* Z4 */
     uint32_t idle = zone_free_count(s->zones);
 
     return s->open_room[stream] + (idle > keep ? (uint64_t)(idle - keep) * s->zone_slots : 0);
@@ -285,6 +286,7 @@ fill_items(struct store *s, const struct store_page *pages, unsigned n)
             .death = page_death_pack(page_death_time(pages[i].page, now)),
             .page = pages[i].page,
         };
+    store_codecs_choose(s, s->w.items, n);
 }
 
 static int
@@ -292,6 +294,7 @@ oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
           struct store_batch *out)
 {
     struct pack_plan plan = {0};
+    uint64_t early = dev_flush_ticket(s->cfg.dev);
     unsigned spans = 0;
     int rc;
 
@@ -302,7 +305,7 @@ oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
     rc = oop_store(s, ZONE_STREAM_USER, CH_USER, &plan, n, out->spans, &spans);
     if (rc != 0)
         return rc;
-    out->flush_ticket = dev_flush_ticket(s->cfg.dev); /* R6 */
+    out->flush_ticket = CH_BUG(R6_EARLY_TICKET) ? early : dev_flush_ticket(s->cfg.dev); /* R6 */
     out->span_count = spans;
     out->count = 0;
     for (unsigned i = 0; i < n; i++) {
@@ -337,7 +340,9 @@ oop_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
     uint64_t live = zone_live_total(s->zones) / 1000 * ch_max_u64(permille, 1000);
 
     return live + (dirty_new + new_pages) * CH_SLOT_BYTES + batch <=
-           usable / 100 * (s->cfg.codec == PACK_NONE ? ROOM_PERCENT : ROOM_PERCENT_PACKED);
+           usable / 100 *
+               (atomic_load_explicit(&s->packs, memory_order_relaxed) ? ROOM_PERCENT_PACKED
+                                                                      : ROOM_PERCENT);
 }
 
 static int

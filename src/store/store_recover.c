@@ -244,7 +244,8 @@ struct verify {
     void *arg;
     uint64_t findings;
     uint64_t *live; /* per zone */
-    uint8_t *taken; /* a bit per 16 bytes of VERIFY_SLOTS slots */
+    uint64_t pass_slots;
+    uint8_t *taken; /* a bit per 16 bytes of pass_slots slots */
     uint8_t *buf;   /* STORE_READ_MANY pages */
     page_id pids[STORE_READ_MANY];
     unsigned batch;
@@ -324,19 +325,19 @@ verify_mark(struct verify *v, uint64_t slot, place_t p)
     return ok;
 }
 
-/* S4: no two places overlap, for the VERIFY_SLOTS slots from `first` on. */
+/* S4: no two places overlap, for the pass_slots slots from `first` on. */
 static void
 verify_overlaps(struct verify *v, uint64_t first)
 {
     struct store *s = v->s;
     uint64_t high = map_pid_high(s->map);
 
-    memset(v->taken, 0, (size_t)VERIFY_SLOTS * VERIFY_UNITS / 8);
+    memset(v->taken, 0, (size_t)v->pass_slots * VERIFY_UNITS / 8);
     for (page_id pid = 0; pid < high; pid++) {
         place_t p = map_get(s->map, pid);
         uint64_t slot = place_slot(p);
 
-        if (p == PLACE_NONE || slot < first || slot - first >= VERIFY_SLOTS ||
+        if (p == PLACE_NONE || slot < first || slot - first >= v->pass_slots ||
             place_offset(p) + place_bytes(p) > CH_SLOT_BYTES)
             continue;
         if (!verify_mark(v, slot - first, p))
@@ -371,8 +372,9 @@ store_verify(struct store *s, void (*report)(void *arg, const char *line), void 
     uint64_t base = s->cfg.zones_base / CH_SLOT_BYTES;
     uint64_t slots = (uint64_t)s->cfg.zones_max * s->zone_slots;
 
+    v.pass_slots = ch_min_u64(slots, VERIFY_SLOTS);
     v.live = calloc(s->cfg.zones_max, sizeof(*v.live));
-    v.taken = calloc((size_t)VERIFY_SLOTS * VERIFY_UNITS / 8, 1);
+    v.taken = calloc((size_t)v.pass_slots * VERIFY_UNITS / 8, 1);
     v.buf = ch_alloc_aligned((size_t)STORE_READ_MANY * CH_PAGE_BYTES);
     if (v.live == NULL || v.taken == NULL || v.buf == NULL) {
         finding(&v, "out of memory: nothing was verified");
@@ -380,7 +382,7 @@ store_verify(struct store *s, void (*report)(void *arg, const char *line), void 
         /* GC, which goes on in an idle database, would move pages between the counts. */
         rt_lock(&s->lock);
         verify_pages(&v);
-        for (uint64_t first = 0; first < slots; first += VERIFY_SLOTS)
+        for (uint64_t first = 0; first < slots; first += v.pass_slots)
             verify_overlaps(&v, base + first);
         verify_zones(&v);
         rt_unlock(&s->lock);

@@ -14,6 +14,7 @@
 
 enum {
     WORLD_PAGES = 8192,
+    WORLD_TREES = 5, /* page p is of tree 1 + p % this */
     WORLD_EVENTS = 1 << 18,
     WORLD_FLIGHTS = 4,
     WORLD_LOG_BYTES = 48 << 20,
@@ -43,6 +44,7 @@ struct world {
     uint64_t host_base; /* the drive's counter when the device was opened */
     bool concurrent;    /* another thread runs gc steps */
     bool half;          /* see struct world_options */
+    bool packs;         /* a tree has a codec of its own */
     bool faulty;        /* requests were made to fail: the drive has seen less than was counted */
     uint32_t epoch;
     lsn_t epoch_start;

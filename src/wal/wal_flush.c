@@ -11,6 +11,7 @@
  * failed once proves nothing when it succeeds later. So all who wait, and all who come, get EFAILED
  * with the text of that failure.
  */
+#include "base/bug.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "wal/wal_internal.h"
@@ -49,7 +50,8 @@ group_requests(const struct wal *w, lsn_t from, lsn_t to, uint64_t meta, struct 
     while (from < to) {
         uint64_t ring_index = from / WAL_BLOCK % w->ring_blocks;
         uint64_t buf_index = from / WAL_BLOCK % w->buf_blocks;
-        uint64_t blocks = ch_min_u64(w->ring_blocks - ring_index, w->buf_blocks - buf_index);
+        uint64_t blocks = ch_min_u64(w->ring_blocks - ring_index + CH_BUG(WAL_WRAP),
+                                     w->buf_blocks - buf_index);
         struct dev_req *r = &reqs[n];
         uint64_t part;
 
@@ -78,11 +80,15 @@ group_write(struct wal *w, lsn_t from, lsn_t to, uint64_t meta)
     unsigned n = group_requests(w, from, to, meta, reqs);
     int rc = 0;
 
+    if (CH_BUG(WAL_FLUSH_FIRST)) {
+        dev_submit(w->queue, &flush, 1);
+        rc = dev_wait(w->queue);
+    }
     if (n > 0) {
         dev_submit(w->queue, reqs, n);
         rc = dev_wait(w->queue);
     }
-    if (rc == 0) {
+    if (rc == 0 && !CH_BUG(WAL_NO_FLUSH) && !CH_BUG(WAL_FLUSH_FIRST)) {
         dev_submit(w->queue, &flush, 1);
         rc = dev_wait(w->queue);
     }
@@ -129,13 +135,14 @@ wal_lead(struct wal *w)
 
     rt_lock(&w->lock);
     w->busy = false;
-    if (rc != 0) {
+    if (rc != 0 && !CH_BUG(WAL_ERROR_IGNORED)) {
         fail(w, from);
     } else {
         w->durable = to;
         w->flush_finished = number;
     }
-    rt_broadcast(&w->done);
+    if (!CH_BUG(WAL_LOST_WAKEUP))
+        rt_broadcast(&w->done);
     wal_room_changed(w);
 }
 
@@ -153,6 +160,8 @@ wal_flush(struct wal *w, lsn_t lsn)
             rc = wal_fail_again(w);
         else if (!w->busy)
             wal_lead(w);
+        else if (CH_BUG(WAL_ACK_EARLY) && lsn <= w->sealed)
+            break;
         else
             rt_wait(&w->done, &w->lock);
     }

@@ -13,6 +13,7 @@
  * WAL_SYSTEM never waits for the ring: the cleaner and GC, who ask, are what a checkpoint waits for before it
  * can cut the log. They get EFULL and publish without a record (store.h, R11).
  */
+#include "base/bug.h"
 #include "wal/wal_internal.h"
 
 #include <inttypes.h>
@@ -62,7 +63,8 @@ class_blocks(const struct wal *w, enum wal_class c)
     case WAL_USER:
         return w->user_blocks;
     case WAL_SHRINK:
-        return (w->user_blocks + w->system_blocks) / 2;
+        return CH_BUG(R11_NO_DELETE_SHARE) ? w->user_blocks
+                                           : (w->user_blocks + w->system_blocks) / 2;
     case WAL_SYSTEM:
     case WAL_CLASSES:
         break;
@@ -134,7 +136,7 @@ room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
             rc = CH_FAIL(COHORT_EFAILED, "log: full, and nobody cuts it any more");
         else if (!ring && c != WAL_SYSTEM && w->full)
             rc = CH_FAIL(COHORT_EFULL, "log: %" PRIu64 " bytes wait, nothing to cut", bytes);
-        else if (!ring && c == WAL_SYSTEM)
+        else if (!ring && c == WAL_SYSTEM && !CH_BUG(R11_SYSTEM_WAITS))
             rc = CH_FAIL(COHORT_EFULL, "log: no room for %" PRIu64 " bytes of the system", bytes);
         else if (w->waiting[c] != &me)
             rt_wait(&w->room, &w->lock);

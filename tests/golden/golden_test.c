@@ -29,6 +29,7 @@
 #include "page/page.h"
 #include "store/store_internal.h"
 #include "tools/format.h"
+#include "ver/ver.h"
 #include "wal/wal.h"
 #include "zt/zt.h"
 
@@ -131,10 +132,12 @@ leaf_fill(struct zt *t, uint8_t *page)
     uint64_t first[CH_PAGE_BYTES / 8];
 
     node_init((uint8_t *)first, 7, 0, 1);
-    ZT_CHECK(t, node_put((uint8_t *)first, text("apple"), text("red")));
-    ZT_CHECK(t, node_put((uint8_t *)first, text("apricot"), text("orange")));
+    ZT_CHECK(t, node_put((uint8_t *)first, text("apple"), text("red"), 0));
+    ZT_CHECK(t, node_put((uint8_t *)first, text("apricot"), text("orange"), BT_REF));
+    ZT_CHECK(t, node_put((uint8_t *)first, text("apron"), text("blue"), 0));
+    ZT_CHECK(t, node_ghost((uint8_t *)first, 2));
     node_init(page, 7, 0, 1);
-    ZT_CHECK(t, node_copy(page, (const uint8_t *)first, 0, 2));
+    ZT_CHECK(t, node_copy(page, (const uint8_t *)first, 0, 3));
     page_set_lsn(page, 123456);
     page_set_write_lsn(page, 123456);
     page_note_write(page, 50000);
@@ -239,7 +242,8 @@ example_log_changes(struct zt *t, uint8_t *out)
     change_page(&c, 8);
     change_cut(&c, 2);
     change_del(&c, text("plum"));
-    change_put(&c, text("pear"), text("green"));
+    change_put(&c, text("pear"), text("green"), BT_REF);
+    change_ghost(&c, text("fig"));
     change_page(&c, 1);
     change_add_child(&c, text("b"), 8);
     change_del_child(&c, 3);
@@ -249,6 +253,39 @@ example_log_changes(struct zt *t, uint8_t *out)
     rig_open(&r, t, STORE_OOP);
     ZT_OK(t, wal_reserve(r.wal, WAL_USER, WAL_RECORD_HEADER + c.bytes, &ticket));
     ZT_OK(t, wal_flush(r.wal, wal_append(r.wal, &ticket, BT_RECORD_PAGES, CH_WAL, &part, 1)));
+    wal_release(r.wal, &ticket);
+    rig_read(&r, LOG_BASE + WAL_BLOCK, out);
+    rig_close(&r);
+    return WAL_BLOCK;
+}
+
+/* A transaction replaces a value, and this is undone. */
+static size_t
+example_log_writes(struct zt *t, uint8_t *out)
+{
+    static const struct bt_logged write = {
+        .txn = 77, .seq = 4, .tree = 1, .kind = VER_WAS_VALUE, .before = {"red", 3}};
+    static const struct bt_logged undo = {.txn = 77, .seq = 3};
+    struct wal_ticket ticket = {0};
+    uint8_t record[128], head[CHANGE_WRITE_HEAD];
+    struct wal_part parts[3] = {{head, 0}, {write.before.data, 3}, {record, 0}};
+    struct change c;
+    struct rig r;
+
+    rig_open(&r, t, STORE_OOP);
+    ZT_OK(t, wal_reserve(r.wal, WAL_USER, 512, &ticket));
+    change_begin(&c, record, sizeof(record));
+    change_page(&c, 7);
+    change_put(&c, text("apple"), text("yellow"), 0);
+    parts[0].bytes = (uint32_t)change_head(BT_RECORD_WRITE, &write, head);
+    parts[2].bytes = (uint32_t)c.bytes;
+    (void)wal_append(r.wal, &ticket, BT_RECORD_WRITE, CH_WAL, parts, 3);
+    change_begin(&c, record, sizeof(record));
+    change_page(&c, 7);
+    change_put(&c, text("apple"), text("red"), 0);
+    parts[0].bytes = (uint32_t)change_head(BT_RECORD_UNDO, &undo, head);
+    parts[1] = (struct wal_part){record, (uint32_t)c.bytes};
+    ZT_OK(t, wal_flush(r.wal, wal_append(r.wal, &ticket, BT_RECORD_UNDO, CH_WAL, parts, 2)));
     wal_release(r.wal, &ticket);
     rig_read(&r, LOG_BASE + WAL_BLOCK, out);
     rig_close(&r);
@@ -456,6 +493,7 @@ static const struct example {
     {"root", example_root, format_root},
     {"log-map", example_log_map, format_log_block},
     {"log-changes", example_log_changes, format_log_block},
+    {"log-writes", example_log_writes, format_log_block},
     {"array-map", example_array_map, format_array_slot},
     {"array-zones", example_array_zones, format_array_slot},
     {"slot", example_slot, format_slot},

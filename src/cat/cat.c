@@ -1,0 +1,85 @@
+/* cat.c - create, load, destroy. See cat.h. */
+#include "cat/cat_internal.h"
+
+#include <stdlib.h>
+
+int
+cat_create(struct reg *reg, struct txns *txns, struct ver *ver, struct cat **out)
+{
+    struct cat *c = calloc(1, sizeof(*c));
+
+    if (c == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "catalogue");
+    c->reg = reg;
+    c->txns = txns;
+    c->ver = ver;
+    atomic_init(&c->next_number, 1);
+    rt_mutex_init(&c->sweep_lock, RT_RANK_SWEEP, 0);
+    rt_mutex_init(&c->bulk_lock, RT_RANK_SWEEP, 1);
+    *out = c;
+    return 0;
+}
+
+void
+cat_destroy(struct cat *c)
+{
+    struct bulk_note *n;
+
+    if (c == NULL)
+        return;
+    while ((n = c->bulks) != NULL) {
+        c->bulks = n->next;
+        free(n);
+    }
+    rt_mutex_fini(&c->bulk_lock);
+    rt_mutex_fini(&c->sweep_lock);
+    free(c);
+}
+
+struct highest {
+    uint64_t number;
+};
+
+static int
+note_number(void *arg, const struct pending *p)
+{
+    struct highest *h = arg;
+
+    if (p->kind == PENDING_VALUE)
+        h->number = ch_max_u64(h->number, p->number);
+    else if (p->kind == PENDING_BULK)
+        h->number = ch_max_u64(h->number, p->number + CAT_BULK_NUMBERS - 1);
+    return 0;
+}
+
+int
+cat_load(struct cat *c)
+{
+    struct highest h = {0};
+    int rc;
+
+    c->names = reg_internal_tree(c->reg, REG_NAMES);
+    c->pending = reg_internal_tree(c->reg, REG_PENDING);
+    c->blobs = reg_internal(c->reg, REG_BLOBS);
+    rc = blob_last(c, &h.number);
+    if (rc == 0)
+        rc = pending_each(c, note_number, &h);
+    if (rc == 0)
+        atomic_store_explicit(&c->next_number, h.number + 1, memory_order_relaxed);
+    return rc;
+}
+
+int
+cat_group_end(struct txn *t, uint64_t sp, int rc)
+{
+    int rc2 = 0;
+
+    if (rc != 0)
+        rc2 = txn_rollback_to(t, sp);
+    if (rc2 == 0)
+        rc2 = txn_release(t, sp);
+    if (rc2 == 0)
+        return rc;
+    txn_doom(t);
+    return rc != 0 ? rc : rc2;
+}
