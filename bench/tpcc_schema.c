@@ -26,9 +26,9 @@ tpcc_scale_init(struct tpcc_scale *s, uint32_t warehouses, uint32_t divisor)
 uint64_t
 tpcc_scale_bytes(const struct tpcc_scale *s)
 {
-    /* Mean bytes of key and value, with about 10 for each entry's place in its page. */
-    const uint64_t item = 85, stock = 365, customer = 600 + 55, history = 82, order = 55 + 25,
-                   line = 80, new_order = 20;
+    /* Mean bytes of an entry in full pages of 4 KiB, its place in them included. */
+    const uint64_t item = 80, stock = 335, customer = 580 + 50, history = 60, order = 34 + 22,
+                   line = 65, new_order = 17;
     uint64_t district = s->customers * (customer + history) + s->orders * (order + 10 * line) +
                         s->new_orders * new_order;
 

@@ -59,7 +59,6 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$dir/out" "$2" 2>>"$dir/err"
 }
 
 long_key=$(head -c 1901 /dev/zero | tr '\0' k)
-long_value=$(head -c 1960 /dev/zero | tr '\0' v)
 db=$dir/db
 
 # ---- one entry ----
@@ -121,7 +120,6 @@ bad "arguments to a bench" "needs no arguments, got 1 argument;" bench ycsb x
 bad "unknown command" "no command 'frobnicate'" frobnicate
 bad "key too long" "key too long" put "$db" "$long_key" v
 bad "get of a key too long" "key too long" get "$db" "$long_key"
-bad "value too long" "value too long" put "$db" k "$long_value"
 bad "odd hex" "odd number" get "$db" --hex abc
 bad "not hex" "not hex" get "$db" --hex zz
 mkdir "$dir/wrong"
@@ -171,6 +169,89 @@ json "stat json" 'o[0]["media_bytes"] is None and o[0]["pages"] > 100 and "user"
 ok "options" "*" options
 ok "options json" "*" options --json -o cache_bytes=32M
 json "options json" '{p["name"]: p for p in o}["cache_bytes"]["value"] == "32M"'
+
+# ---- named trees ----
+trees=$dir/trees
+ok "tree-create" "" tree-create "$trees" users --create $small
+ok "tree-create with a codec" "" tree-create "$trees" packed --tree-codec zstd --tree-codec-level 3
+bad "tree-create again" "already exists: tree 'users'" tree-create "$trees" users
+bad "tree-create with no codec" "tree-create: .*codec" tree-create "$trees" x --tree-codec gzip
+ok "put into a tree" "" put "$trees" --tree users ann "1 Main St"
+ok "get from a tree" "1 Main St" get "$trees" ann --tree users
+bad "not in the main tree" "not found: key 'ann'" get "$trees" ann
+bad "no such tree" "not found: tree 'nobody'" get "$trees" ann --tree nobody
+bad "put into no such tree" "not found: tree 'nobody'" put "$trees" a b --tree nobody
+ok "put makes the tree" "" put "$trees" a b --tree made --create
+ok "load into a tree" "*" load "$trees" "$dir/sorted" --tree packed --quiet
+ok "load adds to a tree" "*" load "$trees" "$dir/shuffled" --tree packed --quiet
+ok "scan of a tree" "$(sed -n 100,101p "$dir/sorted")" scan "$trees" --tree packed --from key000100 -n 2
+"$cohort" dump "$trees" --tree packed --quiet >"$dir/dumped3"
+verdict "dump of a tree" cmp -s "$dir/sorted" "$dir/dumped3"
+bad "scan of no such tree" "not found: tree 'nobody'" scan "$trees" --tree nobody
+ok "trees" "made	1
+packed	20000
+users	1" trees "$trees"
+ok "trees by name" "made
+packed
+users" trees "$trees" --names
+ok "trees json" "*" trees "$trees" --json
+json "trees json" 'o == [{"tree": "made", "entries": 1}, {"tree": "packed", "entries": 20000}, {"tree": "users", "entries": 1}]'
+ok "info tells trees" "*" info "$trees" --json
+json "info tells trees" 'o[0]["trees"] == 3 and o[0]["transactions_prepared"] == 0'
+ok "tree-rename" "" tree-rename "$trees" users people
+bad "tree-rename of none" "not found: tree 'users'" tree-rename "$trees" users x
+bad "tree-rename onto one" "already exists: tree 'packed'" tree-rename "$trees" people packed
+ok "get after rename" "1 Main St" get "$trees" ann --tree people
+ok "del from a tree" "" del "$trees" ann --tree people
+bad "del again" "not found: key 'ann'" del "$trees" ann --tree people
+ok "tree-truncate" "" tree-truncate "$trees" packed
+ok "empty now" "0" scan "$trees" --tree packed --count
+ok "tree-drop" "" tree-drop "$trees" packed
+bad "tree-drop again" "not found: tree 'packed'" tree-drop "$trees" packed
+ok "tree-drop of none" "" tree-drop "$trees" packed --if-exists
+ok "check with trees" "*" check "$trees" --json
+json "check with trees" 'o[0]["errors"] == 0 and o[0]["trees"] == 2'
+
+# ---- large values, files ----
+large=$dir/large
+head -c 3000000 /dev/urandom >"$dir/blob"
+ok "put of a file" "" put "$large" blob --file "$dir/blob" --create $small
+ok "get to a file" "" get "$large" blob --file "$dir/blob2"
+verdict "the same bytes" cmp -s "$dir/blob" "$dir/blob2"
+"$cohort" put "$large" piped - <"$dir/blob"
+"$cohort" get "$large" piped >"$dir/blob3"
+verdict "through pipes, and a newline" test "$(wc -c <"$dir/blob3")" -eq 3000001
+verdict "through pipes" cmp -s -n 3000000 "$dir/blob" "$dir/blob3"
+od -An -v -tx1 "$dir/blob" | tr -d ' ' >"$dir/blob.hex"
+"$cohort" put "$large" 686578 - --hex <"$dir/blob.hex"
+ok "put of hex lines" "" get "$large" hex --file "$dir/blob4"
+verdict "hex is bytes" cmp -s "$dir/blob" "$dir/blob4"
+"$cohort" get "$large" 686578 --hex | tr -d '\n' >"$dir/blob5.hex"
+tr -d '\n' <"$dir/blob.hex" >"$dir/blob6.hex"
+verdict "get as hex" cmp -s "$dir/blob6.hex" "$dir/blob5.hex"
+printf abc >"$dir/odd.hexfile"
+bad "odd number of digits" "odd number" put "$large" 61 --hex --file "$dir/odd.hexfile"
+bad "insert of what exists" "already exists: key 'blob'" put "$large" blob --insert --file "$dir/blob"
+bad "update of what does not" "not found: key 'none'" put "$large" none --update --file "$dir/blob"
+bad "neither value nor file" "needs a VALUE" put "$large" k
+bad "value and file" "needs a VALUE" put "$large" k v --file "$dir/blob"
+bad "no such file" "no-such-file" put "$large" k --file "$dir/no-such-file"
+bad "file and json" "exclude" get "$large" blob --json --file "$dir/x"
+bad "file that can't be" "no/such/dir" get "$large" blob --file "$dir/no/such/dir"
+"$cohort" dump "$large" --quiet >"$dir/large.txt"
+ok "load of large values" "*" load "$dir/large2" "$dir/large.txt" --create $small --quiet
+ok "get of a loaded one" "" get "$dir/large2" blob --file "$dir/blob7"
+verdict "large values come back" cmp -s "$dir/blob" "$dir/blob7"
+ok "check with large values" "*" check "$large" --json
+json "check with large values" 'o[0]["errors"] == 0 and o[0]["large_values"] == 3'
+ok "del of a large value" "" del "$large" blob
+ok "json get" "*" get "$large" hex --json
+
+# ---- prepared transactions: none here ----
+ok "prepared" "" prepared "$large"
+bad "commit of none" "not found: prepared transaction 'x'" prepared "$large" --commit x
+bad "abort of none" "not found: prepared transaction 'x'" prepared "$large" --abort x
+bad "commit and abort" "exclude" prepared "$large" --commit x --abort x
 
 # ---- bytes that text cannot hold ----
 odd=$dir/odd
@@ -340,6 +421,13 @@ bad "memory of an empty cache" "did not fill" bench memory -d "$dir/memory2" --r
     --seconds 0.1 --quiet
 ok "space" "*" bench space -d "$dir/space" --records 5000 --overwrites 2 $small --json --quiet
 json "space" 'o[0]["live_bytes"] < o[0]["data_bytes"] < o[0]["file_bytes"] - o[0]["log_bytes"]'
+ok "bench txn" "*" bench txn -d "$dir/bench-txn" --records 3000 --rounds 1 --seconds 0.05 --json --quiet
+json "bench txn" 'all(f in o[0] for f in ("read_txn_cost", "write_txn_scaling", "commit_none_with_reader", "scan_per_s",
+    "get_many_speedup", "durable_1_bytes", "durable_16_bytes", "bulk_load_speedup"))'
+json "bulk load is dense" 'o[0]["bulk_load_leaf_fill_met"]'
+verdict "bench txn removes what it made" test -z "$(ls "$dir/bench-txn")"
+ok "bench txn, one part" "*" bench txn -d sim:generic,bytes=64M --records 2000 --rounds 1 --seconds 0.05 --part many
+bad "bench txn, no such part" "part 'x'" bench txn -d "$dir/bench-txn" --records 10 --part x
 ok "table1" "*" bench table1 -d sim:generic,bytes=128M,superblock=2M --zone-bytes 256K --fill 50 \
     --drive-writes 1 --json --quiet
 json "table1 rows" '[r["preset"] for r in o] == ["inplace", "oop", "oop+pack"]'

@@ -17,6 +17,10 @@ bool
 ch_bug_select(const char *name)
 {
 #ifdef COHORT_BUGS
+    if (name == NULL) {
+        ch_bug_selected = CH_BUG_NONE;
+        return true;
+    }
     for (size_t i = 0; i < CH_ARRAY_LEN(BUGS); i++) {
         if (strcmp(BUGS[i].name, name) == 0) {
             ch_bug_selected = (enum ch_bug)(i + 1);

@@ -28,7 +28,7 @@ extern enum ch_bug ch_bug_selected;
 #define CH_BUG(name) false
 #endif
 
-/* False: no such bug, or none is built in. */
+/* False: no such bug, or none is built in. NULL: none from now on. */
 bool ch_bug_select(const char *name);
 /* A line for each: name, rule, text, separated by tabs. */
 void ch_bug_list(FILE *out);

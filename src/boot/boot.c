@@ -515,6 +515,7 @@ undo_steps(struct db *db, size_t done)
     rt_cond_fini(&db->stop_cond);
     rt_mutex_fini(&db->stop_lock);
     rt_mutex_fini(&db->ckpt);
+    rt_mutex_fini(&db->sweep);
     dev_close(db->dev);
     free(db);
 }
@@ -534,6 +535,7 @@ boot_open(struct dev *dev, const struct cohort_options *o, bool create, struct d
     db->opts = *o;
     db->fresh = create;
     rt_mutex_init(&db->ckpt, RT_RANK_CHECKPOINT, 0);
+    rt_mutex_init(&db->sweep, RT_RANK_DB, 0);
     rt_mutex_init(&db->stop_lock, RT_RANK_STATS, 0);
     rt_cond_init(&db->stop_cond);
     dev_physical(dev, &db->base_host, &db->base_media);

@@ -40,7 +40,8 @@ struct db {
     uint8_t *ckpt_buf; /* META_WRITE_MAX payloads */
     struct rt_thread ckpt_thread, flush_thread, sweep_thread;
     bool ckpt_running, flush_running, sweep_running;
-    _Atomic bool polling; /* background=no: somebody runs the sweeper's steps; relaxed */
+    struct rt_mutex sweep; /* rank DB: held for each step of the sweep thread, and by a check */
+    _Atomic bool polling;  /* background=no: somebody runs the sweeper's steps; relaxed */
     _Atomic bool stop;
     _Atomic int
         error; /* first fatal error of a background step; sticky. Pairs with db_writable() */

@@ -9,6 +9,7 @@
 #include "store/store.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -102,14 +103,16 @@ check_tree(void *arg, uint32_t id, page_id root)
     return 0;
 }
 
-int
-boot_check(struct db *db, void (*report)(void *arg, const char *line), void *arg,
-           struct cohort_check_result *out)
+static int
+check_all(struct db *db, void (*report)(void *arg, const char *line), void *arg,
+          struct cohort_check_result *out)
 {
     struct reach r = {.report = report, .arg = arg, .db = db, .out = out};
     uint64_t findings = 0;
     int rc = boot_writable(db);
 
+    if (rc == 0)
+        rc = trees_sweep(db, UINT_MAX); /* what waits to be freed is in no tree */
     if (rc == 0)
         rc = buf_clean_until(db->buf, CH_LSN_MAX);
     if (rc != 0)
@@ -132,5 +135,17 @@ boot_check(struct db *db, void (*report)(void *arg, const char *line), void *arg
         out->errors == 0 ? 0 : CH_FAIL(COHORT_ECORRUPT, "check: %" PRIu64 " findings", out->errors);
 out:
     free(r.bits);
+    return rc;
+}
+
+int
+boot_check(struct db *db, void (*report)(void *arg, const char *line), void *arg,
+           struct cohort_check_result *out)
+{
+    int rc;
+
+    rt_lock(&db->sweep); /* the sweeper is the one writer that an idle database has */
+    rc = check_all(db, report, arg, out);
+    rt_unlock(&db->sweep);
     return rc;
 }

@@ -221,7 +221,8 @@ write_checkpoint(struct db *db)
         map_start = wal_end(db->wal);
     store_checkpoint_covers(db->store, round);
     oldest = CH_BUG(R3_SCAN_FIRST) ? early : buf_oldest_dirty(db->buf); /* R3: after map_start */
-    oldest = ch_min_u64(oldest, txns_oldest(db->txns));
+    if (!CH_BUG(R12_CUT_UNDO))
+        oldest = ch_min_u64(oldest, txns_oldest(db->txns));
     /* A bound read before an earlier checkpoint may be registered after it; its record is then above that cut. */
     cut = ch_max_u64(db->root.cut, ch_min_u64(map_start, oldest));
     if (!CH_BUG(R2_CUT_EARLY))

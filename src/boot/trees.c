@@ -195,8 +195,10 @@ sweep_thread(void *arg)
     while (!atomic_load_explicit(&db->stop, memory_order_acquire)) {
         did = false;
         rc = boot_writable(db);
+        rt_lock(&db->sweep);
         if (rc == 0)
             rc = sweep_step(db, &did);
+        rt_unlock(&db->sweep);
         if (rc != 0) {
             if (cohort_class_of(rc) != COHORT_CLASS_FAILED)
                 boot_set_error(db, rc);

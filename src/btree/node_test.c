@@ -657,6 +657,8 @@ test_record_heads(struct zt *t)
     } else {
         n = CHANGE_UNDO_HEAD + sample_record(t, rec + CHANGE_UNDO_HEAD, sizeof(rec) - 64);
         ZT_STATUS(t, bt_record_read(type, rec, (uint32_t)n, &got), COHORT_ELOG);
+        ZT_STATUS(t, bt_redo(NULL, type, 1000, rec, (uint32_t)n),
+                  COHORT_ELOG); /* before any page */
     }
 }
 
@@ -683,6 +685,8 @@ test_undo_entries(struct zt *t)
         ZT_STATUS(t, undo_decode(value, k, &got), COHORT_EPAGE);
     value[0] = (uint8_t)(zt_below(t, 2) == 0 ? 0 : VER_WAS_LOCK + 1);
     ZT_STATUS(t, undo_decode(value, n, &got), COHORT_EPAGE);
+    value[0] = VER_WAS_ABSENT; /* has no before-image */
+    ZT_STATUS(t, undo_decode(value, n, &got), x.value_bytes + x.flags == 0 ? 0 : COHORT_EPAGE);
     undo_key(txn, seq, a);
     undo_key(txn, seq + 1, b);
     ZT_CHECK(t, memcmp(a, b, sizeof(a)) < 0);

@@ -299,7 +299,8 @@ merge_commit(struct bt *t, struct buf_ref *refs, unsigned i, struct bt_slice sep
 
     node_init(both, refs[1].pid, page_level(left), t->tree);
     page_inherit(both, left);
-    page_set_write_lsn(both, ch_max_u64(page_write_lsn(left), page_write_lsn(right))); /* O3 */
+    page_set_write_lsn(both, ch_max_u64(page_write_lsn(left),
+                                        CH_BUG(R1_MERGE_LSN) ? 0 : page_write_lsn(right))); /* O3 */
     ok = node_merge(both, left, sep, right);
     CH_ASSERT(ok);
     change_begin(&c, buf, sizeof(buf));

@@ -31,6 +31,7 @@
  */
 #include <inttypes.h>
 
+#include "base/bug.h"
 #include "btree/tree.h"
 
 enum {
@@ -76,7 +77,7 @@ purge_latched(struct bt *t, struct buf_ref *leaf, struct wal_ticket *ticket)
         key.bytes = node_key(leaf->page, i, key_buf);
         if (key.bytes + CHANGE_OP > sizeof(buf) - c.bytes)
             break;
-        if (ver_has(t->ver, bt_ver_key(t, key)))
+        if (ver_has(t->ver, bt_ver_key(t, key)) && !CH_BUG(R5_GHOST_PURGED))
             continue;
         change_del(&c, key);
         n++;

@@ -205,6 +205,58 @@ test_page_ends(struct zt *t)
     rig_close(&r);
 }
 
+/* Goal: a page that is latched unread comes to its end without being read; unlatched unchanged, it is as before, whether it was
+ * in memory or not; what is cached can be peeked at, and nothing else. */
+static void
+test_unread(struct zt *t)
+{
+    static struct rig r;
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct wal_ticket ticket = {0};
+    struct buf_counts before, after;
+    struct buf_peek peek;
+    struct buf_ref ref = {0};
+    page_id pid;
+
+    rig_open(&r, t, &o);
+    fill_slots(&r, 4);
+    pid = slot_pid(&r.slots[1]);
+    ZT_CHECK(t, buf_peek_cached(r.buf, pid, &peek) && body_good(peek.page, pid));
+    ZT_OK(t, buf_fix_unread(r.buf, pid, &ref)); /* in memory, and dirty */
+    ZT_CHECK(t, body_good(ref.page, pid) && !buf_peek_cached(r.buf, pid, &peek));
+    buf_unfix(r.buf, &ref);
+    verify_all(&r);
+    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+    rig_reopen_buf(&r);
+
+    ZT_CHECK(t, !buf_is_cached(r.buf, pid) && !buf_peek_cached(r.buf, pid, &peek));
+    buf_counts(r.buf, &before);
+    ZT_OK(t, buf_fix_unread(r.buf, pid, &ref));
+    buf_counts(r.buf, &after);
+    ZT_CHECK(t, after.misses == before.misses && page_pid(ref.page) == 0);
+    buf_unfix(r.buf, &ref);
+    ZT_CHECK(t, !buf_is_cached(r.buf, pid));
+    verify_all(&r);
+    rig_reopen_buf(&r);
+
+    ZT_OK(t, page_reserve(&r, &ticket));
+    ZT_OK(t, buf_fix_unread(r.buf, pid, &ref));
+    buf_will_change(r.buf, &ref);
+    page_init(ref.page, pid, PAGE_FREE, 0, 0);
+    page_set_lsn(ref.page, wal_end(r.wal));
+    buf_mark_free(r.buf, &ref);
+    buf_unfix(r.buf, &ref);
+    wal_release(r.wal, &ticket);
+    ZT_CHECK(t, r.buf->dirty_new == 0 && map_pid_is_used(store_map(r.store), pid));
+    atomic_store_explicit(&r.slots[1].pid, 0, memory_order_relaxed);
+    ZT_OK(t, buf_clean_until(r.buf, CH_LSN_MAX));
+    ZT_CHECK(t, !map_pid_is_used(store_map(r.store), pid));
+    ZT_CHECK(t, map_get(store_map(r.store), pid) == PLACE_NONE);
+    check_frames(&r);
+    verify_all(&r);
+    rig_close(&r);
+}
+
 /* Goal: an id that is given out again before the cleaner is done with the end of its former page.
  * Method: the cleaner's calls by hand, with buf_new()'s in between. */
 static void
@@ -563,6 +615,7 @@ static const struct zt_case CASES[] = {
     {"oldest_dirty", test_oldest_dirty, 20},
     {"settling", test_settling, 1},
     {"page_ends", test_page_ends, 1},
+    {"unread", test_unread, 1},
     {"id_reused_at_once", test_id_reused_at_once, 1},
     {"peek_versions", test_peek_versions, 1},
     {"drop", test_drop, 1},

@@ -98,20 +98,24 @@ get_rc(struct world *w, struct txn *t, struct reg_tree *tree, const char *key)
 
 /* ---- names ---- */
 
+enum {
+    LIST_MAX = 256
+};
+
 static int
 list_visit(void *arg, const char *name)
 {
     char *out = arg;
+    size_t n = strlen(out);
 
-    strcat(out, name);
-    strcat(out, " ");
+    (void)snprintf(out + n, LIST_MAX - n, "%s ", name);
     return strcmp(name, "stop") == 0 ? COHORT_NOTFOUND : 0;
 }
 
 static void
 check_list(struct world *w, struct txn *t, const char *want)
 {
-    char got[256] = "";
+    char got[LIST_MAX] = "";
     struct txn *own = t == NULL ? world_begin(w) : t;
 
     ZT_OK(w->t, cat_list(w->cat, own, list_visit, got));
@@ -126,7 +130,7 @@ test_names(struct zt *t)
     struct world w;
     struct reg_tree *a, *b;
     struct txn *x;
-    char got[64] = "";
+    char got[LIST_MAX] = "";
 
     world_open(&w, t, 0);
     check_list(&w, NULL, "");

@@ -19,8 +19,9 @@ before_write(void *arg)
 {
     struct world *w = arg;
 
-    w->writes++;
-    return w->writes == w->stop_at ? COHORT_EIO : 0;
+    return 1 + atomic_fetch_add_explicit(&w->writes, 1, memory_order_relaxed) == w->stop_at
+               ? COHORT_EIO
+               : 0;
 }
 
 static void

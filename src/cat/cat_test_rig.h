@@ -29,7 +29,7 @@ struct world {
     lsn_t epoch_start;
     uint64_t next_id;
     uint64_t stop_at; /* before_write() fails at this call, counted from 1; 0 = never */
-    uint64_t writes;
+    _Atomic uint64_t writes; /* relaxed */
 };
 /* A new database. frames 0: 2048. */
 void world_open(struct world *w, struct zt *t, unsigned frames);

@@ -18,6 +18,7 @@
  */
 #include <inttypes.h>
 
+#include "base/bug.h"
 #include "base/status.h"
 #include "cat/cat_internal.h"
 
@@ -34,17 +35,19 @@ ready(struct cat *c, struct pending *p, bool *yes)
     int rc;
 
     *yes = false;
-    if (p->txn != 0 && txns_is_open(c->txns, p->txn)) /* W1 */
+    if (p->txn != 0 && txns_is_open(c->txns, p->txn) && !CH_BUG(R13_SWEEP_OPEN)) /* W1 */
         return 0;
     if (p->kind == PENDING_BULK && bulk_state(c, p->number) == BULK_ACTIVE)
         return 0;
     rt_point();
-    if (p->kind != PENDING_BULK && ver_has(c->ver, vk)) /* W2; a private root is in no snapshot */
+    if (p->kind != PENDING_BULK && ver_has(c->ver, vk) && !CH_BUG(R13_SWEEP_EARLY) &&
+        !CH_BUG(R13_SWEEP_OPEN)) /* W2; a private root is in no snapshot */
         return 0;
     rc = pending_get(c, p->kind, p->number, p); /* W3 */
     if (rc == COHORT_NOTFOUND)
         return 0;
-    *yes = rc == 0 && (p->txn == 0 || !txns_is_open(c->txns, p->txn));
+    *yes = rc == 0 &&
+           (p->txn == 0 || !txns_is_open(c->txns, p->txn) || CH_BUG(R13_SWEEP_OPEN));
     return rc;
 }
 

@@ -280,14 +280,19 @@ internal_load(struct reg *r, uint32_t id)
     return rc;
 }
 
-/* Tells the store how pages of a tree are compressed. */
-static void
+/* Tells the store how pages of the tree are compressed. No lock held. ENOMEM. */
+static int
 tell_codec(struct reg *r, uint32_t id, int codec, int level)
 {
-    (void)r;
-    (void)id;
-    (void)codec;
-    (void)level;
+    int pack = -1; /* as all others */
+
+    if (codec == COHORT_CODEC_NONE)
+        pack = PACK_NONE;
+    else if (codec == COHORT_CODEC_LZ4)
+        pack = PACK_LZ4;
+    else if (codec == COHORT_CODEC_ZSTD)
+        pack = PACK_ZSTD;
+    return store_set_tree_codec(r->cfg.store, id, pack, level);
 }
 
 struct each {
@@ -328,9 +333,9 @@ each_record(struct each *e)
 static int
 visit_codec(struct each *e, uint32_t id, const struct id_record *rec)
 {
-    if (rec->codec != COHORT_CODEC_DEFAULT)
-        tell_codec(e->r, id, rec->codec, rec->codec_level);
-    return 0;
+    if (rec->codec == COHORT_CODEC_DEFAULT)
+        return 0;
+    return tell_codec(e->r, id, rec->codec, rec->codec_level);
 }
 
 static int
@@ -576,13 +581,14 @@ reg_make(struct reg *r, uint32_t id, page_id root, int codec, int codec_level)
     struct id_record rec = {.root = root, .codec = codec, .codec_level = codec_level};
     struct buf_ref ref;
     struct bt bt;
-    int rc;
+    int rc = 0;
 
     CH_ASSERT(codec >= 0 && codec <= COHORT_CODEC_ZSTD && codec_level >= 0 &&
               codec_level <= UINT8_MAX);
     if (codec != COHORT_CODEC_DEFAULT)
-        tell_codec(r, id, codec, codec_level); /* before its first page can be written */
-    rc = buf_new_at(r->cfg.buf, root, &ref);
+        rc = tell_codec(r, id, codec, codec_level); /* before its first page can be written */
+    if (rc == 0)
+        rc = buf_new_at(r->cfg.buf, root, &ref);
     if (rc != 0)
         return rc;
     bt_init(&bt, r->cfg.buf, r->cfg.wal, id, root);
@@ -662,7 +668,9 @@ reg_forget(struct reg *r, uint32_t id)
     rt_unlock(&r->ids_lock);
     if (rc != 0 && rc != COHORT_NOTFOUND)
         return rc;
-    tell_codec(r, id, COHORT_CODEC_DEFAULT, 0);
+    rc = tell_codec(r, id, COHORT_CODEC_DEFAULT, 0);
+    if (rc != 0)
+        return rc;
     rt_lock(&r->lock);
     t = find(r, id);
     if (t != NULL) {

@@ -53,7 +53,8 @@ struct reg_config {
     struct ver *ver;
 };
 CH_NODISCARD int reg_create(const struct reg_config *cfg, struct reg **out);
-void reg_destroy(struct reg *r); /* nobody uses a tree any more; references that are left count for nothing */
+void reg_destroy(
+    struct reg *r); /* nobody uses a tree any more; references that are left count for nothing */
 /* New database: makes main tree (first of all: its root is page REG_MAIN_ROOT) and internal ones. *ids_root goes into the root record. */
 CH_NODISCARD int reg_format(struct reg *r, page_id *ids_root);
 /* Existing one, after redo: opens the internal trees. ECORRUPT names what is missing. A database of format version 1
@@ -61,7 +62,8 @@ CH_NODISCARD int reg_format(struct reg *r, page_id *ids_root);
 CH_NODISCARD int reg_load(struct reg *r, page_id *ids_root);
 struct bt *reg_internal(struct reg *r, uint32_t id); /* REG_MAIN .. REG_UNDO; always there */
 struct reg_tree *reg_main(struct reg *r);
-struct reg_tree *reg_internal_tree(struct reg *r, uint32_t id); /* the same as a tree of transactions */
+struct reg_tree *reg_internal_tree(struct reg *r,
+                                   uint32_t id); /* the same as a tree of transactions */
 
 /* One more reference. NOTFOUND: no such tree. A dropped one is found until reg_forget(): who sees it in an old snapshot
  * must get the same state of it as everybody else. */
@@ -77,8 +79,8 @@ CH_NODISCARD int reg_make(struct reg *r, uint32_t id, page_id root, int codec, i
 CH_NODISCARD int reg_note_large(struct reg *r, struct reg_tree *t);
 /* Frees about `max` pages of a tree that nobody uses any more, restartably. *done: nothing is left of it, or there never was
  * anything: `root` does not exist or is a page of another tree. `private`: `root` is that of a bulk load into the tree. */
-CH_NODISCARD int reg_free_step(struct reg *r, uint32_t id, page_id root, bool private,
-                               unsigned max, bool *done);
+CH_NODISCARD int reg_free_step(struct reg *r, uint32_t id, page_id root, bool private, unsigned max,
+                               bool *done);
 /* An id for the private root of a bulk load; nothing is written. EFULL. */
 CH_NODISCARD int reg_new_page(struct reg *r, page_id *root);
 /* Is the page one of the tree, and a private root if that is asked for? */

@@ -219,6 +219,44 @@ test_trees(struct zt *t)
     world_close(&w);
 }
 
+/* Stored bytes of the one page that is dirty. */
+static uint32_t
+stored_bytes(struct world *w)
+{
+    struct store_counts before, after;
+
+    store_counts(w->r.store, &before);
+    ZT_OK(w->r.t, buf_clean_until(w->r.buf, CH_LSN_MAX));
+    store_counts(w->r.store, &after);
+    return (uint32_t)(after.page_write_stored - before.page_write_stored);
+}
+
+/* Goal: a tree's codec decides how its pages are stored, from its first page on and after a reload. */
+static void
+test_codecs(struct zt *t)
+{
+    struct world w;
+    struct reg_tree *a;
+    uint32_t none, zstd;
+
+    world_open(&w, t, 0);
+    none = make(&w, COHORT_CODEC_NONE, 0);
+    zstd = make(&w, COHORT_CODEC_ZSTD, 1);
+    (void)stored_bytes(&w);
+    for (uint32_t round = 0; round < 2; round++) {
+        ZT_OK(t, reg_get(w.reg, none, &a));
+        put(&w, a, round, 1);
+        ZT_CHECK(t, stored_bytes(&w) == CH_PAGE_BYTES);
+        reg_put(w.reg, a);
+        ZT_OK(t, reg_get(w.reg, zstd, &a));
+        put(&w, a, round, 1);
+        ZT_CHECK(t, stored_bytes(&w) < CH_PAGE_BYTES / 4);
+        reg_put(w.reg, a);
+        world_reload(&w);
+    }
+    world_close(&w);
+}
+
 /* Goal: writers and drops exclude each other as reg.h says. */
 static void
 test_writers_and_drops(struct zt *t)
@@ -370,6 +408,7 @@ main(int argc, char **argv)
         {"damaged_ids", test_damaged_ids, 1},
         {"ids_are_new", test_ids_are_new, 5},
         {"trees", test_trees, 1},
+        {"codecs", test_codecs, 1},
         {"writers_and_drops", test_writers_and_drops, 1},
         {"dropped_until_forgotten", test_dropped_until_forgotten, 1},
         {"root_of_another", test_root_of_another, 1},

@@ -49,8 +49,8 @@ txns_prepared_remove(struct txns *ts, struct txn *t)
     rt_lock(&ts->lock);
     while (*at != NULL && *at != t)
         at = &(*at)->next_prepared;
-    if (*at == t) {
-        *at = t->next_prepared;
+    if (*at != NULL) {
+        *at = (*at)->next_prepared;
         if (*at == NULL)
             ts->prepared_end = at;
     }

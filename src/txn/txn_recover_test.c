@@ -57,6 +57,7 @@ struct model {
     uint64_t commits;        /* ever */
     uint64_t changed[SLOTS]; /* number of the commit that changed it last */
     struct open open[OPEN_MAX];
+    bool crashes; /* the power may go while something is undone */
     uint32_t next_version;
     unsigned next_gid;
 };
@@ -89,7 +90,7 @@ state_push(struct model *m, lsn_t lsn)
     lsn_t durable;
     unsigned first = 0;
 
-    if (m->count == STATES)
+    if (m->count == STATES && !m->r.dead)
         ZT_OK(m->t, wal_flush(m->r.wal, wal_end(m->r.wal)));
     durable = wal_durable(m->r.wal);
     while (first + 1 < m->count && m->states[first + 1].lsn <= durable)
@@ -150,10 +151,16 @@ step_begin(struct model *m)
 static void
 abort_open(struct model *m, struct open *o)
 {
+    int rc;
+
     if (o == NULL)
         return;
-    ZT_OK(m->t, txn_abort(o->t));
+    m->r.armed = m->crashes;
+    rc = txn_abort(o->t);
+    m->r.armed = false;
     o->t = NULL;
+    if (!m->r.dead)
+        ZT_OK(m->t, rc);
 }
 
 static int
@@ -241,6 +248,7 @@ step_savepoint(struct model *m)
 {
     struct open *o = pick(m);
     struct saved *s;
+    int rc;
 
     if (o == NULL)
         return;
@@ -259,7 +267,12 @@ step_savepoint(struct model *m)
             o->saved_count = i;
             return;
         }
-        ZT_OK(m->t, txn_rollback_to(o->t, s->id));
+        m->r.armed = m->crashes;
+        rc = txn_rollback_to(o->t, s->id);
+        m->r.armed = false;
+        if (m->r.dead)
+            return;
+        ZT_OK(m->t, rc);
         o->saved_count = i + 1;
         o->sees = s->sees;
         o->marks = s->marks;
@@ -325,6 +338,7 @@ step_decide(struct model *m)
     unsigned i = (unsigned)zt_below(m->t, PREPARED_MAX);
     struct state *s;
     char gid[16];
+    int rc;
 
     if (now(m)->ready[i].gid == 0)
         return;
@@ -334,8 +348,12 @@ step_decide(struct model *m)
         s = state_push(m, wal_end(m->r.wal));
         apply(m, &s->cells, &s->ready[i].after, &s->ready[i].wrote);
     } else {
-        ZT_OK(m->t, txns_abort_prepared(m->r.ts, gid, strlen(gid)));
-        s = state_push(m, wal_end(m->r.wal));
+        m->r.armed = m->crashes;
+        rc = txns_abort_prepared(m->r.ts, gid, strlen(gid));
+        m->r.armed = false;
+        if (!m->r.dead)
+            ZT_OK(m->t, rc);
+        s = state_push(m, m->r.dead ? CH_LSN_MAX : wal_end(m->r.wal));
     }
     s->ready[i].gid = 0;
 }
@@ -477,7 +495,9 @@ run(struct zt *t, const struct rig_options *o, unsigned rounds, bool crashes)
     struct model *m = calloc(1, sizeof(*m));
 
     ZT_CHECK(t, m != NULL);
+    CH_ASSERT(m != NULL);
     m->t = t;
+    m->crashes = crashes;
     m->states = calloc(STATES + 1, sizeof(*m->states));
     ZT_CHECK(t, m->states != NULL);
     m->count = 1;
@@ -485,11 +505,12 @@ run(struct zt *t, const struct rig_options *o, unsigned rounds, bool crashes)
     for (unsigned round = 0; round < rounds; round++) {
         unsigned steps = 20 + (unsigned)zt_below(t, 250);
 
-        for (unsigned i = 0; i < steps; i++)
+        for (unsigned i = 0; i < steps && !m->r.dead; i++)
             step(m);
         if (crashes)
             crash(m, zt_below(t, 2) == 0);
     }
+    m->crashes = false;
     for (unsigned i = 0; i < OPEN_MAX; i++) {
         if (m->open[i].t != NULL)
             abort_open(m, &m->open[i]);

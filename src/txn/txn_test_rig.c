@@ -71,6 +71,7 @@ log_failed(void *arg, int rc)
 }
 
 static int make_room(void *arg);
+static int before_write(void *arg);
 
 static void
 open_managers(struct rig *r)
@@ -93,6 +94,7 @@ open_managers(struct rig *r)
                              .txns_max = 64,
                              .failed = log_failed,
                              .room = make_room,
+                             .before_write = before_write,
                              .arg = r};
 
     ZT_OK(r->t, buf_create(&bc, &r->buf));
@@ -165,6 +167,7 @@ rig_crash(struct rig *r, uint64_t seed)
     sim_drive_crash(r->drive, seed);
     close_managers(r);
     r->trees[0] = r->trees[1] = NULL;
+    r->armed = r->dead = false;
 }
 
 /* ---- recovery ---- */
@@ -259,7 +262,7 @@ int
 rig_recover(struct rig *r, uint64_t writes)
 {
     struct dev_fault_plan plan = {.code = COHORT_EIO, .stop_after_writes = writes};
-    lsn_t tail;
+    lsn_t tail = 0;
     int rc;
 
     open_device(r);
@@ -324,6 +327,24 @@ make_room(void *arg)
     struct rig *r = arg;
 
     return zt_below(r->t, 6) == 0 ? checkpoint(r, wal_end(r->wal), CH_LSN_MAX) : 0;
+}
+
+static int
+before_write(void *arg)
+{
+    struct rig *r = arg;
+    struct dev_fault_plan off = {.code = COHORT_EIO, .stop_after_writes = 1};
+    int rc = 0;
+
+    if (!r->armed || zt_below(r->t, 6) != 0)
+        return 0;
+    rc = checkpoint(r, wal_end(r->wal), CH_LSN_MAX);
+    if (rc == 0 && zt_below(r->t, 4) == 0) {
+        r->armed = false;
+        r->dead = true;
+        dev_fault_set(r->dev, &off);
+    }
+    return rc;
 }
 
 void

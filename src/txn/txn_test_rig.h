@@ -48,6 +48,8 @@ struct rig {
     page_id ids_root;
     uint64_t next_id;
     _Atomic unsigned failures; /* of the `failed` callback; relaxed */
+    /* Between the steps of an undo: checkpoints, and sometimes the power goes then. */
+    bool armed, dead;
 };
 
 void rig_open(struct rig *r, struct zt *t, const struct rig_options *o);

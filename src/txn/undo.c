@@ -10,6 +10,7 @@
  *       much is undone, the log can be cut.
  *   U3  log room is waited for before the claim; under it class SYSTEM is used, which never waits for the ring.
  */
+#include "base/bug.h"
 #include "txn/txn_internal.h"
 
 #include <inttypes.h>
@@ -111,7 +112,7 @@ step_undo(struct txn *t, uint64_t seq, struct undo_step *s, struct undo_chunk *c
         chunk_pin(t, c);
     op = (struct bt_undo_op){
         .txn = txn_id_of(t),
-        .undo_next = s->u.seq - 1, /* U1 */
+        .undo_next = CH_BUG(R4_UNDO_TWICE) ? s->u.seq : s->u.seq - 1, /* U1 */
         .kind = s->u.kind,
         .flags = s->flags,
         .key = {s->key, s->key_bytes},

@@ -16,6 +16,7 @@
  * Tables grow and shrink outside the hot path: the new array is allocated without the lock. Failing to
  * get one costs speed only.
  */
+#include "base/bug.h"
 #include "ver/ver_internal.h"
 
 #include <inttypes.h>
@@ -479,7 +480,7 @@ ver_read(struct ver *v, const struct ver_view *view, struct ver_key key, struct 
         if (e->kind != VER_WAS_LOCK) /* C3 */
             found = e;
     }
-    if (view != NULL && ver_view_dead(v, view)) /* W7 */
+    if (view != NULL && ver_view_dead(v, view) && !CH_BUG(R15_DEAD_READS)) /* W7 */
         out->how = VER_TOO_OLD;
     else if (found == NULL)
         out->how = VER_CURRENT;
@@ -541,7 +542,8 @@ ver_may_write(struct ver *v, struct ver_txn *w, const struct ver_view *view, str
     } else if (ver_committed(top->writer) == 0) {
         ver_owner_set(v, top->writer, owner);
         rc = COHORT_ERETRY;
-    } else if (view != NULL && change != NULL && ver_committed(change->writer) > view->horizon) {
+    } else if (view != NULL && change != NULL && !CH_BUG(NO_CONFLICT) &&
+               ver_committed(change->writer) > view->horizon) {
         rc = COHORT_CONFLICT;
     }
     rt_unlock(&s->lock);

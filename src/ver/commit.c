@@ -10,6 +10,7 @@
  *   Q4  the counts of live writers' bytes leave with the commit, so `bytes - live_bytes` is what committed
  *       versions take.
  */
+#include "base/bug.h"
 #include "ver/ver_internal.h"
 
 void
@@ -35,7 +36,7 @@ horizon_move(struct ver *v)
     for (; w != NULL; w = w->next) {
         lsn_t commit = atomic_load_explicit(&w->commit, memory_order_relaxed);
 
-        if (w->durable && commit > v->durable)
+        if (w->durable && commit > v->durable && !CH_BUG(R15_VISIBLE_EARLY))
             break;
         horizon = commit;
         work += 1 + w->count;

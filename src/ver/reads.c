@@ -272,7 +272,7 @@ room_for_one(struct ver_reads *r)
     size_t capacity = r->capacity > 0 ? r->capacity * 2 : 8;
     struct range *grown;
 
-    if (r->count < r->capacity)
+    if (r->ranges != NULL && r->count < r->capacity)
         return true;
     grown = realloc(r->ranges, capacity * sizeof(*grown));
     if (grown == NULL)

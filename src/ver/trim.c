@@ -23,6 +23,7 @@
  * Relief: kill before trim (R15, W7). Snapshots are killed only while committed versions take more than
  * half of the bound; otherwise live writers' images are what fills it, and those can be spilled.
  */
+#include "base/bug.h"
 #include "ver/ver_internal.h"
 
 #include <stdlib.h>
@@ -122,7 +123,7 @@ snap_between(const struct ver *v, lsn_t from, lsn_t to)
         else
             hi = mid;
     }
-    return lo < v->snap_count && v->snaps[lo] < to;
+    return lo < v->snap_count && v->snaps[lo] < to && !CH_BUG(R15_PRUNES_NEEDED);
 }
 
 /* The entry's writer is at most snap_bound. `below` may not change: only trim_lock's holder takes

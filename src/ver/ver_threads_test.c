@@ -486,6 +486,118 @@ test_spiller(struct zt *t)
     sim_stop();
 }
 
+/* ---- one record, many views ---- */
+
+enum {
+    COMMITS = 3 * WRITES,
+    LOOKERS = 3
+};
+struct sight {
+    struct world s;
+    _Atomic lsn_t commits[COMMITS + 2]; /* of value i; set (release) before it can be seen */
+};
+
+/* Writes the values 1 .. COMMITS, each a transaction, by a slot or of its own. */
+static void
+sight_writer(void *arg)
+{
+    struct worker *w = arg;
+    struct world *s = w->s;
+    struct sight *g = ch_container_of(s, struct sight, s);
+    struct leaf *leaf = &s->leaves[0];
+
+    for (unsigned n = 1; n <= COMMITS; n++) {
+        bool own = n % 3 == 0;
+        struct rig_txn x;
+        struct ver_entry *e;
+        lsn_t lsn;
+
+        if (own)
+            ZT_OK(s->t, ver_txn_create(s->v, 0, NULL, VER_NO_SLOT, 0, &x.w));
+        else
+            rig_begin(s->t, s->v, &x, log_end(s));
+        rt_lock(&leaf->latch);
+        e = entry_for(s, x.w, 0);
+        if (own)
+            ver_commit_lock(s->v);
+        lsn = log_append(s);
+        leaf->value = n;
+        leaf->write_lsn = lsn;
+        ver_entry_push(s->v, e, lsn, false);
+        if (!own) {
+            rt_unlock(&leaf->latch);
+            ver_commit_lock(s->v);
+            lsn = log_append(s);
+        }
+        atomic_store_explicit(&g->commits[n], lsn, memory_order_release);
+        ver_commit_end(s->v, x.w, lsn, false);
+        if (own)
+            rt_unlock(&leaf->latch);
+        else
+            rig_close(s->v, &x);
+    }
+}
+
+static void
+sight_reader(void *arg)
+{
+    struct worker *w = arg;
+    struct world *s = w->s;
+    struct sight *g = ch_container_of(s, struct sight, s);
+    struct ver_view view;
+
+    while (!atomic_load_explicit(&s->stop, memory_order_acquire)) {
+        unsigned looks = 1 + (unsigned)ch_prng_below(&w->rng, 4);
+
+        ZT_OK(s->t, ver_view_open(s->v, &view));
+        while (looks-- > 0) {
+            int64_t value = 0;
+            lsn_t next;
+
+            ZT_CHECK(s->t, read_leaf(s, &view, 0, false, &value));
+            ZT_CHECK(s->t, atomic_load_explicit(&g->commits[value], memory_order_acquire) <=
+                               view.horizon);
+            next = atomic_load_explicit(&g->commits[value + 1], memory_order_acquire);
+            ZT_CHECK(s->t, next == 0 || next > view.horizon);
+            if (looks == 1)
+                ver_view_refresh(s->v, &view);
+        }
+        ver_view_close(s->v, &view);
+    }
+}
+
+/* Goal (W1, W4, P2): a view that is taken, and taken anew, while commits and trims go on around it sees the newest value
+ * that was committed up to its horizon, neither more nor less. */
+static void
+test_sight(struct zt *t)
+{
+    struct sight *g = calloc(1, sizeof(*g));
+    struct worker w[1 + LOOKERS];
+    struct world *s = &g->s;
+
+    ZT_CHECK(t, g != NULL);
+    sim_start(t);
+    s->t = t;
+    s->v = rig_ver(t, 1 << 24);
+    s->log = 1000;
+    rt_mutex_init(&s->log_lock, RT_RANK_WAL, 0);
+    rt_mutex_init(&s->leaves[0].latch, RT_RANK_LATCHED, 0);
+    for (unsigned i = 0; i < 1 + LOOKERS; i++) {
+        w[i].s = s;
+        ch_prng_init(&w[i].rng, t->seed * 100 + i);
+        ZT_OK(t, rt_spawn(&w[i].thread, "ver-sight", i == 0 ? sight_writer : sight_reader, &w[i]));
+    }
+    rt_join(&w[0].thread);
+    atomic_store_explicit(&s->stop, true, memory_order_release); /* partner: sight_reader() */
+    for (unsigned i = 1; i < 1 + LOOKERS; i++)
+        rt_join(&w[i].thread);
+    ver_destroy(s->v);
+    rt_mutex_fini(&s->leaves[0].latch);
+    rt_mutex_fini(&s->log_lock);
+    sim_stop();
+    free(g);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -493,6 +605,7 @@ main(int argc, char **argv)
         {"sums", test_sums, RUNS},
         {"sums_killed", test_sums_killed, RUNS},
         {"spiller", test_spiller, 2},
+        {"sight", test_sight, RUNS},
     };
 
     return zt_main(argc, argv, "ver_threads", cases, CH_ARRAY_LEN(cases));

@@ -38,6 +38,7 @@
  *   W7  A killed view's snap is DEAD before its entries are unlinked, which is under shard locks; whoever
  *       reads a chain looks at snap under the same lock: it finds the entries or it finds itself dead.
  */
+#include "base/bug.h"
 #include "ver/ver_internal.h"
 
 bool
@@ -105,14 +106,16 @@ snapshot(struct ver *v, struct ver_view *view)
 
     do {
         lsn_t h0 = atomic_load_explicit(&v->horizon, memory_order_acquire);
-        lsn_t first = first_min(v, except);
+        lsn_t first;
 
         rt_point();
-        view->fast = ch_min_u64(h0, first);
-        view->horizon = atomic_load_explicit(&v->horizon, memory_order_acquire);
-        atomic_store_explicit(&s->snap, view->horizon, memory_order_seq_cst); /* (1) */
+        first = first_min(v, except);
         rt_point();
-        bound = atomic_load_explicit(&v->bound, memory_order_seq_cst); /* (2) */
+        view->fast = CH_BUG(R1_FAST_READ) ? h0 : ch_min_u64(h0, first);
+        view->horizon = atomic_load_explicit(&v->horizon, memory_order_acquire);
+        rt_point();
+        atomic_store_explicit(&s->snap, view->horizon, memory_order_seq_cst); /* (1) */
+        bound = atomic_load_explicit(&v->bound, memory_order_seq_cst);        /* (2) */
     } while (bound > view->horizon);
 }
 

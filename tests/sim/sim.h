@@ -189,6 +189,8 @@ void sim_op_end(struct sim_op *op, enum sim_outcome outcome, write_id value);
 write_id sim_write_new(unsigned key, enum sim_kind kind, uint32_t group, bool sync);
 struct sim_op *sim_write_begin(write_id w);
 unsigned sim_write_key(write_id w);
+/* Somebody who sees committed writes only has read it; 0 is ignored. */
+void sim_write_seen(write_id w);
 /* Whether its acknowledgement says that it is durable. */
 void sim_write_sync(write_id w, bool sync);
 /* The end of its commit record lies between two positions of the log. */

@@ -206,14 +206,15 @@ sim_load_all(struct sim_world *w)
 
 /* The entry under the cursor; the keys between the one before and it have been passed over. */
 static int
-scan_entry(cohort_cursor *c, int before, bool up, uint64_t from)
+scan_entry(cohort_cursor *c, int *position, bool up, uint64_t from)
 {
     struct cohort_slice key, value;
     unsigned k;
     write_id id;
-    int at, rc = cohort_cursor_entry(c, &key, &value);
+    int before = *position, at, rc = cohort_cursor_entry(c, &key, &value);
 
-    SIM_CHECK(rc == 0);
+    if (rc != 0)
+        return rc; /* a large value could not be read */
     k = sim_key_number(key.data, key.bytes);
     id = sim_value_parse(k, value.data, value.bytes);
     at = sim_key_position(k);
@@ -225,7 +226,8 @@ scan_entry(cohort_cursor *c, int before, bool up, uint64_t from)
         sim_check_passed(before, at, from);
     else
         sim_check_passed(at, before, from);
-    return at;
+    *position = at;
+    return 0;
 }
 
 static void
@@ -250,8 +252,8 @@ do_scan(struct load *l)
         rc = up ? cohort_cursor_seek(c, l->key, kn) : cohort_cursor_seek_before(c, l->key, kn);
     }
     while (rc == 0 && !l->w->stop) {
-        at = scan_entry(c, at, up, from);
-        if (steps-- == 0)
+        rc = scan_entry(c, &at, up, from);
+        if (rc != 0 || steps-- == 0)
             break;
         rc = up ? cohort_cursor_next(c) : cohort_cursor_prev(c);
     }

@@ -44,6 +44,7 @@ struct write {
     bool effect; /* may have one; false: it is known to have none */
     bool sync;   /* durable when it ended well */
     bool acked;
+    bool seen;     /* somebody has read it as committed */
     write_id next; /* of the same key, older */
 };
 
@@ -405,6 +406,12 @@ sim_write_key(write_id w)
 }
 
 void
+sim_write_seen(write_id w)
+{
+    m.writes[w].seen = true;
+}
+
+void
 sim_write_sync(write_id w, bool sync)
 {
     m.writes[w].sync = sync;
@@ -447,7 +454,7 @@ sim_write_begin(write_id w)
     wr->begin = sim_event();
     wr->end = EVENT_NEVER;
     wr->effect = true;
-    wr->acked = false;
+    wr->acked = wr->seen = false;
     wr->boot = m.boot;
     wr->next = m.keys[wr->key].newest;
     m.keys[wr->key].newest = w;
@@ -497,6 +504,8 @@ sim_op_end(struct sim_op *op, enum sim_outcome outcome, write_id value)
         wr->acked = outcome == SIM_DONE;
         wr->effect = wr->acked;
     }
+    if (op->write == 0 && outcome == SIM_DONE)
+        sim_write_seen(value);
     if (outcome == SIM_UNKNOWN && op->write != 0) {
         if (op->slot == NO_SLOT)
             free(op);
@@ -642,6 +651,8 @@ must_survive(const struct write *w, const struct survivors *s)
 {
     if (w->acked && w->sync)
         return "was acknowledged as durable";
+    if (w->seen && w->sync)
+        return "was visible, hence durable";
     if (w->acked && (w->end < m.durable || w->high <= m.durable_position))
         return "had been made durable";
     if (w->acked && (w->end < s->latest || w->high < s->position))

@@ -168,6 +168,7 @@ saw(struct strx *x, unsigned slot, write_id w)
                      before); /* X3 */
         return;
     }
+    sim_write_seen(w);
     if (x->read_count < READS_MAX)
         x->reads[x->read_count++] = (struct seen){slot, w};
 }
@@ -485,8 +486,7 @@ sim_txn_check_prepared(struct sim_world *w, const write_id *found, bool crash)
         if (l.there[i] && count_found(p, found) > 0)
             sim_fail("prepared transaction %u is there, and so is a write of it", p->number);
         if (l.there[i] && (p->state == SIM_COMMITTED || p->state == SIM_ABORTED) &&
-            (!crash ||
-             (p->state == SIM_COMMITTED && w->plan->opts.durability == COHORT_DURABILITY_SYNC)))
+            (!crash || (p->state == SIM_COMMITTED && p->sync)))
             sim_fail("prepared transaction %u is there again after its end", p->number);
         if (p->state == SIM_PREPARED && !l.there[i])
             sim_fail("prepared transaction %u is lost%s", p->number,
