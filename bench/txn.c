@@ -165,9 +165,11 @@ run_parts(struct txn_bench *x)
 int
 bench_txn(struct tool *t, int argc, char **argv)
 {
-    struct txn_bench x = {.rounds = 5};
+    struct txn_bench x = {.rounds = 5, .durable_ops = 60000};
     const struct arg extra[] = {
         {"rounds", 0, ARG_U64, &x.rounds, NULL, "Rounds of --seconds for each side (5)."},
+        {"durable-ops", 0, ARG_U64, &x.durable_ops, NULL,
+         "Updates of `durable` with one client, and 4 times that with 16 (60000)."},
         {"part", 0, ARG_TEXT, &x.only, NULL,
          "read, write, reader, scan, many, durable or bulk; default: all."},
     };
@@ -180,6 +182,8 @@ bench_txn(struct tool *t, int argc, char **argv)
         return rc;
     if (x.rounds < 1 || x.rounds > TXN_ROUNDS_MAX)
         return CH_FAIL(COHORT_EOPTION, "--rounds: 1 to %d", TXN_ROUNDS_MAX);
+    if (x.durable_ops < 1)
+        return CH_FAIL(COHORT_EOPTION, "--durable-ops: 1 or more");
     if (x.c.device == NULL || x.c.seconds <= 0 || x.c.records == 0)
         return CH_FAIL(COHORT_EOPTION, "bench txn: --device, --records and --seconds");
     if (strlen(x.c.device) > sizeof(x.device) - 64)

@@ -28,7 +28,7 @@ struct txn_figure {
 
 struct txn_bench {
     struct bench_config c;
-    uint64_t rounds;
+    uint64_t rounds, durable_ops;
     const char *only; /* one part's name; NULL: all */
     char device[4096];
     struct txn_figure figures[TXN_FIGURES_MAX];

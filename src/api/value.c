@@ -8,6 +8,7 @@ COHORT_API int
 cohort_txn_read(cohort_txn *t, cohort_tree *tree, const void *key, size_t key_bytes,
                 uint64_t offset, void *buf, size_t bytes, size_t *got, uint64_t *total)
 {
+    struct cat_part part = {.offset = offset, .buf = buf, .bytes = bytes};
     struct reg_tree *rt;
     int rc = api_check_txn("cohort_txn_read", t, tree, &rt);
 
@@ -15,10 +16,14 @@ cohort_txn_read(cohort_txn *t, cohort_tree *tree, const void *key, size_t key_by
         rc = api_check_key("cohort_txn_read", key, key_bytes);
     if (rc == 0 && ((buf == NULL && bytes > 0) || got == NULL))
         rc = CH_FAIL(COHORT_EINVAL, "cohort_txn_read: null argument: buffer or got");
+    if (rc == 0)
+        rc = cat_read(t->db->db->cat, t->t, rt, (struct bt_slice){key, key_bytes}, &part);
     if (rc != 0)
         return rc;
-    return cat_read(t->db->db->cat, t->t, rt, (struct bt_slice){key, key_bytes}, offset, buf, bytes,
-                    got, total);
+    *got = part.got;
+    if (total != NULL)
+        *total = part.total;
+    return 0;
 }
 
 /* ---- writers ---- */

@@ -20,11 +20,13 @@ struct crew {
     struct rig *rig;
     struct keys *keys;
     _Atomic bool stop;    /* relaxed; partner: main thread */
+    _Atomic unsigned up;  /* relaxed: late readers that have begun */
     _Atomic unsigned bad; /* relaxed; read after the join */
 };
 struct worker {
     struct crew *crew;
     unsigned number;
+    const struct ver_view *view; /* of one that has it given */
     struct ch_prng rng;
     struct rt_thread thread;
 };
@@ -527,6 +529,74 @@ test_transactions(struct zt *t)
     rig_close(&r);
 }
 
+/* ---- a before-image that is gone from the undo tree when a reader comes for it ---- */
+
+static void
+late_reader(void *arg)
+{
+    struct worker *w = arg;
+    struct crew *c = w->crew;
+    struct bt_cursor *cursor;
+    struct bt_slice key, value;
+    uint32_t got = 0;
+    unsigned flags;
+
+    atomic_fetch_add_explicit(&c->up, 1, memory_order_relaxed);
+    if (w->number == 0) {
+        EXPECT(c, bt_get(&c->rig->bt, w->view, key_slice(c->keys, 0), copy_version, &got) == 0);
+        EXPECT(c, got == BALANCE);
+        return;
+    }
+    EXPECT(c, bt_cursor_create(&c->rig->bt, &cursor) == 0);
+    bt_cursor_view(cursor, w->view, NULL);
+    EXPECT(c, bt_seek(cursor, BT_FIRST, (struct bt_slice){NULL, 0}) == 0);
+    EXPECT(c, bt_entry(cursor, &key, &value, &flags) && ch_get32(value.data) == BALANCE);
+    bt_cursor_destroy(cursor);
+}
+
+/* Goal: the reader begins anew until the version store says otherwise, and then finds what its view sees. */
+static void
+test_spilled_gone(struct zt *t)
+{
+    struct rig_options o = {.versions = true};
+    struct worker ws[2] = {0};
+    struct rig r;
+    struct keys k;
+    struct crew c = {.rig = &r, .keys = &k};
+    struct bank_txn x;
+    struct ver_view view;
+    uint8_t key[UNDO_KEY_BYTES], before[COHORT_ENTRY_MAX];
+    struct bt_undo_op op;
+    lsn_t lsn;
+
+    rig_open(&r, t, &o);
+    keys_create(&k, t, KEYS_DECIMAL, 2, 1900); /* small images do not leave memory */
+    ZT_OK(t, rig_put(&r, &k, 0, BALANCE));
+    ZT_CHECK(t, bank_begin(&c, &x) && set_balance(&c, &x, 0, 7) == 0);
+    ZT_OK(t, ver_view_open(r.ver, &view));
+    bank_spill(&c, &x, true);
+    undo_key(ver_txn_id(x.w), 1, key);
+    undo_key_del(&c, key);
+    ws[0].view = ws[1].view = &view;
+    run(t, &c, ws, 2, late_reader, 0);
+    while (atomic_load_explicit(&c.up, memory_order_relaxed) < 2)
+        rt_yield();
+    rt_sleep_ns(20 * 1000 * 1000); /* they go round by now */
+    op = (struct bt_undo_op){.txn = ver_txn_id(x.w),
+                             .kind = VER_WAS_VALUE,
+                             .key = key_slice(&k, 0),
+                             .before = key_value(&k, 0, BALANCE, before),
+                             .e = ver_newest(x.w)};
+    ZT_OK(t, bt_undo(&r.bt, &op, &lsn));
+    bank_abort(&c, &x);
+    rt_join(&ws[0].thread);
+    rt_join(&ws[1].thread);
+    ZT_CHECK(t, atomic_load_explicit(&c.bad, memory_order_relaxed) == 0);
+    ver_view_close(r.ver, &view);
+    keys_destroy(&k);
+    rig_close(&r);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -534,6 +604,7 @@ main(int argc, char **argv)
         {"own_keys", test_own_keys, 4},
         {"shared_keys", test_shared_keys, 3},
         {"transactions", test_transactions, 4},
+        {"spilled_gone", test_spilled_gone, 1},
     };
 
     return zt_main(argc, argv, "btree_threads", cases, CH_ARRAY_LEN(cases));

@@ -35,6 +35,7 @@ struct bt_bulk {
         [BT_DEPTH_MAX]; /* the rightmost page of each inner level; [level] is the private root */
     unsigned level;     /* of the private root */
     bool any;           /* there is an entry; its key is in `key` */
+    size_t prefix;      /* bytes, of `now` when it is not empty */
     size_t key_bytes;
     uint8_t key[COHORT_KEY_MAX];
     /* Separators to the left of `last` and of `now`; the first leaf has none. */
@@ -329,7 +330,8 @@ append(struct bt_bulk *b, struct bt_slice key, struct bt_slice value, unsigned f
     size_t used = node_low_bytes(b->now) + node_high_bytes(b->now);
     struct node_fit f = {.how = NODE_FITS, .prefix = (unsigned)b->prefix, .index = count};
 
-    if (count == 0 || key.bytes < b->prefix || memcmp(key.data, b->key, b->prefix) != 0 ||
+    if (count == 0 || key.bytes < b->prefix ||
+        (b->prefix > 0 && memcmp(key.data, b->key, b->prefix) != 0) ||
         used + NODE_SLOT_BYTES + NODE_LEAF_ENTRY + key.bytes - b->prefix + value.bytes >
             CH_PAGE_BYTES)
         f = node_fit(b->now, key, value.bytes);

@@ -389,6 +389,7 @@ bt_get(struct bt *t, const struct ver_view *view, struct bt_slice key, bt_copy_f
         rc = bt_leaf_fix(t, BT_AT, key, BUF_SHARED, NULL, &leaf);
         if (rc != 0)
             return rc;
+        CH_ASSERT(leaf.page != NULL);
         if (CH_UNLIKELY(bt_unborn(t, view))) {
             buf_unfix(t->buf, &leaf);
             return COHORT_NOTFOUND;

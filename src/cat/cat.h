@@ -41,9 +41,16 @@ CH_NODISCARD int cat_get(struct cat *c, struct txn *t, struct reg_tree *tree, st
                          struct cohort_value *out);
 CH_NODISCARD int cat_get_many(struct cat *c, struct txn *t, struct reg_tree *tree, size_t n,
                               const struct bt_slice *keys, struct cohort_value *values, int *rcs);
-/* A part; *total may be NULL. */
+/* A part of a value. */
+struct cat_part {
+    uint64_t offset;
+    void *buf;
+    size_t bytes;   /* room in buf */
+    size_t got;     /* out: bytes read, 0 at the value's end or behind it */
+    uint64_t total; /* out: of the value */
+};
 CH_NODISCARD int cat_read(struct cat *c, struct txn *t, struct reg_tree *tree, struct bt_slice key,
-                          uint64_t offset, void *buf, size_t bytes, size_t *got, uint64_t *total);
+                          struct cat_part *part);
 /* The large value that a reference (of a cursor's entry) names, into out. */
 CH_NODISCARD int cat_load_ref(struct cat *c, struct bt_slice ref, struct cohort_value *out);
 uint64_t cat_ref_bytes(struct bt_slice ref); /* its size */

@@ -364,15 +364,14 @@ static void
 check_part(struct world *w, struct txn *x, size_t size, uint64_t offset, size_t bytes)
 {
     uint8_t *got = malloc(bytes + 1), *want = malloc(bytes + 1);
-    size_t n = 99, expect = offset < size ? ch_min_u64(bytes, size - offset) : 0;
-    uint64_t total = 0;
+    struct cat_part p = {.offset = offset, .buf = got, .bytes = bytes, .got = 99};
 
     ZT_CHECK(w->t, got != NULL && want != NULL);
-    ZT_OK(w->t, cat_read(w->cat, x, reg_main(w->reg), str("k"), offset, got, bytes, &n,
-                         zt_below(w->t, 2) == 0 ? NULL : &total));
-    ZT_CHECK(w->t, n == expect && (total == 0 || total == size));
-    fill(want, 5, offset, n);
-    ZT_CHECK(w->t, memcmp(got, want, n) == 0);
+    ZT_OK(w->t, cat_read(w->cat, x, reg_main(w->reg), str("k"), &p));
+    ZT_CHECK(w->t, p.total == size);
+    ZT_CHECK(w->t, p.got == (offset < size ? ch_min_u64(bytes, size - offset) : 0));
+    fill(want, 5, offset, p.got);
+    ZT_CHECK(w->t, memcmp(got, want, p.got) == 0);
     free(got);
     free(want);
 }
@@ -383,7 +382,7 @@ test_parts(struct zt *t)
     struct world w;
     struct txn *x;
     size_t size = zt_below(t, 3) == 0 ? zt_below(t, 1900) : zt_below(t, 60000);
-    size_t got;
+    struct cat_part none = {0};
 
     world_open(&w, t, 0);
     ZT_OK(t, put_value(&w, NULL, reg_main(w.reg), "k", 5, size));
@@ -394,8 +393,7 @@ test_parts(struct zt *t)
         check_part(&w, zt_below(t, 2) == 0 ? x : NULL, size, offset, zt_below(t, 10000));
     }
     check_part(&w, x, size, UINT64_MAX, 10);
-    ZT_STATUS(t, cat_read(w.cat, x, reg_main(w.reg), str("none"), 0, NULL, 0, &got, NULL),
-              COHORT_NOTFOUND);
+    ZT_STATUS(t, cat_read(w.cat, x, reg_main(w.reg), str("none"), &none), COHORT_NOTFOUND);
     world_commit(&w, x);
     world_close(&w);
 }
@@ -877,8 +875,8 @@ test_larger_than_cache(struct zt *t)
     struct cat_writer *wr = NULL;
     struct txn *x;
     uint8_t *v = malloc(CHUNK), *got = malloc(CHUNK);
-    uint64_t total, pages;
-    size_t n;
+    struct cat_part part;
+    uint64_t pages;
 
     ZT_CHECK(t, v != NULL && got != NULL);
     world_open(&w, t, 256);
@@ -894,9 +892,9 @@ test_larger_than_cache(struct zt *t)
     x = world_begin(&w);
     for (unsigned i = 0; i < CHUNKS; i++) {
         fill(v, 1, (uint64_t)i * CHUNK, CHUNK);
-        ZT_OK(t, cat_read(w.cat, x, reg_main(w.reg), str("k"), (uint64_t)i * CHUNK, got, CHUNK, &n,
-                          &total));
-        ZT_CHECK(t, n == CHUNK && total == (uint64_t)CHUNK * CHUNKS);
+        part = (struct cat_part){.offset = (uint64_t)i * CHUNK, .buf = got, .bytes = CHUNK};
+        ZT_OK(t, cat_read(w.cat, x, reg_main(w.reg), str("k"), &part));
+        ZT_CHECK(t, part.got == CHUNK && part.total == (uint64_t)CHUNK * CHUNKS);
         ZT_CHECK(t, memcmp(got, v, CHUNK) == 0);
     }
     world_commit(&w, x);

@@ -16,6 +16,9 @@ enum {
     NAME_VALUE_BYTES = 4
 };
 
+struct tree_codec {
+    int codec, level;
+};
 struct found {
     uint8_t data[NAME_VALUE_BYTES];
     size_t bytes;
@@ -87,7 +90,7 @@ name_write(struct cat *c, struct txn *t, enum bt_write_kind kind, struct bt_slic
 /* A new tree, which `name`, locked, will stand for: kind INSERT, or UPDATE. */
 static int
 make_tree(struct cat *c, struct txn *t, enum bt_write_kind kind, struct bt_slice name,
-          const struct reg_tree *options, struct reg_tree **out)
+          struct tree_codec codec, struct reg_tree **out)
 {
     struct pending p = {.kind = PENDING_TREE, .txn = txn_id(t)};
     struct reg_tree *tree = NULL;
@@ -100,7 +103,7 @@ make_tree(struct cat *c, struct txn *t, enum bt_write_kind kind, struct bt_slice
     rc = pending_put_alone(c, &p);
     rt_point();
     if (rc == 0)
-        rc = reg_make(c->reg, id, p.root, options->codec, options->codec_level);
+        rc = reg_make(c->reg, id, p.root, codec.codec, codec.level);
     rt_point();
     if (rc == 0)
         rc = name_write(c, t, kind, name, id);
@@ -121,7 +124,6 @@ int
 cat_open(struct cat *c, struct txn *t, struct bt_slice name, unsigned flags, int codec,
          int codec_level, struct reg_tree **out)
 {
-    struct reg_tree options = {.codec = codec, .codec_level = codec_level};
     struct reg_tree *tree = NULL;
     uint64_t sp;
     int rc;
@@ -147,7 +149,7 @@ cat_open(struct cat *c, struct txn *t, struct bt_slice name, unsigned flags, int
     /* Whoever creates it at the same time is met here, before anything is made. */
     rc = name_write(c, t, BT_LOCK, name, 0);
     if (rc == 0)
-        rc = make_tree(c, t, BT_INSERT, name, &options, &tree);
+        rc = make_tree(c, t, BT_INSERT, name, (struct tree_codec){codec, codec_level}, &tree);
     rc = cat_group_end(t, sp, rc);
     if (rc == 0)
         *out = tree;
@@ -215,7 +217,8 @@ cat_truncate(struct cat *c, struct txn *t, struct bt_slice name)
         if (rc == 0)
             rc = drop_tree(c, t, tree);
         if (rc == 0)
-            rc = make_tree(c, t, BT_UPDATE, name, tree, &fresh);
+            rc = make_tree(c, t, BT_UPDATE, name,
+                           (struct tree_codec){tree->codec, tree->codec_level}, &fresh);
         rc = cat_group_end(t, sp, rc);
     }
     if (fresh != NULL)

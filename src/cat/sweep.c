@@ -46,8 +46,7 @@ ready(struct cat *c, struct pending *p, bool *yes)
     rc = pending_get(c, p->kind, p->number, p); /* W3 */
     if (rc == COHORT_NOTFOUND)
         return 0;
-    *yes = rc == 0 &&
-           (p->txn == 0 || !txns_is_open(c->txns, p->txn) || CH_BUG(R13_SWEEP_OPEN));
+    *yes = rc == 0 && (p->txn == 0 || !txns_is_open(c->txns, p->txn) || CH_BUG(R13_SWEEP_OPEN));
     return rc;
 }
 

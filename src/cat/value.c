@@ -226,11 +226,8 @@ cat_get_many(struct cat *c, struct txn *t, struct reg_tree *tree, size_t n,
 
 /* ---- a part ---- */
 
-struct part {
-    uint64_t offset;
-    uint8_t *buf;
-    size_t bytes, got;
-    uint64_t total;
+struct read {
+    struct cat_part *part;
     bool ref;
     size_t ref_bytes;
     uint8_t ref_data[BT_REF_MAX];
@@ -239,14 +236,15 @@ struct part {
 static void
 copy_part(void *arg, const void *value, size_t bytes, unsigned flags)
 {
-    struct part *p = arg;
+    struct read *r = arg;
+    struct cat_part *p = r->part;
 
-    p->ref = (flags & BT_REF) != 0;
+    r->ref = (flags & BT_REF) != 0;
     p->got = 0;
     p->total = bytes;
-    if (p->ref) {
-        p->ref_bytes = bytes <= sizeof(p->ref_data) ? bytes : 0;
-        memcpy(p->ref_data, value, p->ref_bytes);
+    if (r->ref) {
+        r->ref_bytes = bytes <= sizeof(r->ref_data) ? bytes : 0;
+        memcpy(r->ref_data, value, r->ref_bytes);
     } else if (p->offset < bytes) {
         p->got = ch_min_u64(p->bytes, bytes - p->offset);
         if (p->got > 0)
@@ -254,47 +252,33 @@ copy_part(void *arg, const void *value, size_t bytes, unsigned flags)
     }
 }
 
-static int
-read_part(struct cat *c, struct txn *t, struct reg_tree *tree, struct bt_slice key, struct part *p)
-{
-    struct blob_ref ref;
-    int rc = txn_get(t, tree, key, copy_part, p);
-
-    if (rc != 0 || !p->ref)
-        return rc;
-    rc = blob_ref_unpack((struct bt_slice){p->ref_data, p->ref_bytes}, &ref);
-    if (rc != 0)
-        return rc;
-    p->total = ref.bytes;
-    p->got = p->offset < ref.bytes ? ch_min_u64(p->bytes, ref.bytes - p->offset) : 0;
-    if (p->got > 0)
-        rc = blob_read(c, &ref, p->offset, p->buf, p->got);
-    return rc == COHORT_ERETRY ? explain_missing(c, t, tree, key) : rc;
-}
-
 int
-cat_read(struct cat *c, struct txn *t, struct reg_tree *tree, struct bt_slice key, uint64_t offset,
-         void *buf, size_t bytes, size_t *got, uint64_t *total)
+cat_read(struct cat *c, struct txn *t, struct reg_tree *tree, struct bt_slice key,
+         struct cat_part *part)
 {
-    struct part p = {.offset = offset, .buf = buf, .bytes = bytes};
+    struct read r = {.part = part};
     struct txn *own = NULL;
+    struct blob_ref ref;
     int rc;
 
-    if (t != NULL) {
-        rc = read_part(c, t, tree, key, &p);
-    } else {
+    if (t == NULL) {
         do {
             rc = begin(c, true, &own);
             if (rc == 0)
-                rc = end(own, read_part(c, own, tree, key, &p));
+                rc = end(own, cat_read(c, own, tree, key, part));
         } while (rc == COHORT_SNAPSHOT_TOO_OLD);
-    }
-    if (rc != 0)
         return rc;
-    *got = p.got;
-    if (total != NULL)
-        *total = p.total;
-    return 0;
+    }
+    rc = txn_get(t, tree, key, copy_part, &r);
+    if (rc == 0 && r.ref)
+        rc = blob_ref_unpack((struct bt_slice){r.ref_data, r.ref_bytes}, &ref);
+    if (rc != 0 || !r.ref)
+        return rc;
+    part->total = ref.bytes;
+    part->got = part->offset < ref.bytes ? ch_min_u64(part->bytes, ref.bytes - part->offset) : 0;
+    if (part->got > 0)
+        rc = blob_read(c, &ref, part->offset, part->buf, part->got);
+    return rc == COHORT_ERETRY ? explain_missing(c, t, tree, key) : rc;
 }
 
 /* ---- write ---- */

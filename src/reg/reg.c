@@ -183,7 +183,8 @@ reg_memory(struct reg *r)
     size_t bytes;
 
     rt_lock(&r->lock);
-    bytes = sizeof(*r) + r->bucket_count * sizeof(*r->buckets) + r->count * sizeof(struct reg_tree);
+    bytes = sizeof(*r) + r->bucket_count * sizeof(struct reg_tree *) +
+            r->count * sizeof(struct reg_tree);
     rt_unlock(&r->lock);
     return bytes;
 }

@@ -338,7 +338,8 @@ before_write(void *arg)
 
     if (!r->armed || zt_below(r->t, 6) != 0)
         return 0;
-    rc = checkpoint(r, wal_end(r->wal), CH_LSN_MAX);
+    rc = zt_below(r->t, 2) == 0 ? checkpoint(r, wal_end(r->wal), CH_LSN_MAX)
+                                : wal_flush(r->wal, wal_end(r->wal));
     if (rc == 0 && zt_below(r->t, 4) == 0) {
         r->armed = false;
         r->dead = true;

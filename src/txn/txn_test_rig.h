@@ -48,7 +48,7 @@ struct rig {
     page_id ids_root;
     uint64_t next_id;
     _Atomic unsigned failures; /* of the `failed` callback; relaxed */
-    /* Between the steps of an undo: checkpoints, and sometimes the power goes then. */
+    /* Between the steps of an undo: checkpoints, flushes, and sometimes the power goes then. */
     bool armed, dead;
 };
 

@@ -5,6 +5,7 @@
  *     sim_run.c     one seed: boots of the database, crashes between them, what must hold after each
  *     sim_load.c    threads that use single operations, batches and cursors
  *     sim_txn.c     threads that use transactions
+ *     sim_ddl.c     trees that are created, filled, renamed, emptied, dropped
  *     sim_model.c   what each key may hold: a map with the history of its writes
  *     sim_check.c   the database against the model
  *
@@ -117,6 +118,7 @@ void sim_plan_print(const struct sim_plan *p);
     X(prepared)          \
     X(prepared_ended)    \
     X(snapshots_checked) \
+    X(ddl)               \
     X(savepoints)        \
     X(large_values)      \
     X(lock_waits)        \
@@ -251,7 +253,6 @@ struct sim_world {
     bool stop;     /* workers: end */
     bool fair;     /* the last phase: no faults, every operation in bounded time */
     bool held_all; /* all keys were there at once */
-    bool drained;  /* nearly empty: nothing can be full */
     bool failed;   /* an operation said that the handle has */
     unsigned running;
     uint64_t ended; /* operations of this boot */
@@ -285,6 +286,10 @@ void sim_txn_check_prepared(struct sim_world *w, const write_id *found, bool cra
 unsigned sim_txn_read_all(struct sim_world *w, write_id *found);
 /* Ends all that is prepared: nothing may be in the way. */
 void sim_txn_settle(struct sim_world *w);
+/* Trees that come and go (sim_ddl.c). */
+void sim_ddl_init(void);
+void sim_ddl_step(struct sim_world *w, struct ch_prng *rng);
+void sim_ddl_check(struct sim_world *w, bool crash);
 /* Log positions around an operation, with transactions; else 0. */
 uint64_t sim_txn_position(struct sim_world *w);
 /* Reads all, compares, runs cohort_check(); the model starts anew from what is there. `crash`: the boot

@@ -152,6 +152,8 @@ sim_check_all(struct sim_world *w, bool crash)
     compare_gets(w, found);
     if (w->plan->transactions)
         sim_txn_check_prepared(w, found, crash);
+    if (w->plan->transactions)
+        sim_ddl_check(w, crash);
     sim_model_restart(found, crash);
     rc = cohort_check(w->db, finding, first, &r);
     if (rc == COHORT_EFULL) { /* it writes all dirty pages first */

@@ -65,7 +65,7 @@ outcome_of(struct load *l, const char *what, enum sim_kind kind, int rc)
         return kind == SIM_GET ? SIM_DONE : SIM_REFUSED;
     if (rc == COHORT_EXISTS && kind == SIM_INSERT)
         return SIM_REFUSED;
-    if (!allowed && rc == COHORT_EFULL && kind != SIM_GET && kind != SIM_DEL && !l->w->drained) {
+    if (!allowed && rc == COHORT_EFULL && kind != SIM_GET && kind != SIM_DEL) {
         sim_cover->full++;
         return SIM_NOTHING;
     }
@@ -329,6 +329,25 @@ do_one(struct load *l)
 #undef TAKES
 }
 
+/* Writes a key for which there must be room: what deletes leave behind is swept, and the ends of pages
+ * are written, by and by. */
+static void
+write_into_empty(struct load *l, unsigned k)
+{
+    for (unsigned tries = 0; tries < DRAIN_TRIES; tries++) {
+        uint64_t full = sim_cover->full;
+
+        write_key(l, k, SIM_PUT);
+        rt_sim_progress();
+        if (sim_cover->full == full)
+            return;
+        if (cohort_checkpoint(l->w->db) != 0)
+            sim_fail("checkpoint of an empty database: %s", cohort_last_error()->text);
+        rt_sleep_ns(DRAIN_PAUSE_NS);
+    }
+    sim_fail("key %u: there is no room for it in a database that has been emptied", k);
+}
+
 /* A database that was full can be emptied, and is as good as new then. */
 void
 sim_load_drain(struct sim_world *w)
@@ -341,24 +360,9 @@ sim_load_drain(struct sim_world *w)
         write_key(&l, k, SIM_DEL);
         rt_sim_progress();
     }
-    /* What deletes leave behind is swept, and the ends of pages are written, by and by. */
-    for (unsigned tries = 0; tries < DRAIN_TRIES; tries++) {
-        uint64_t full = sim_cover->full;
-
-        if (cohort_checkpoint(w->db) != 0)
-            sim_fail("checkpoint of an empty database: %s", cohort_last_error()->text);
-        rt_sleep_ns(DRAIN_PAUSE_NS);
-        write_key(&l, 0, SIM_PUT);
-        if (sim_cover->full == full)
-            break;
-    }
-    w->drained = true;
     /* As much as was there before had room; on a drive that never held that, one must have. */
-    for (unsigned k = 0; k < (w->held_all ? w->plan->keys : 1); k += 5) {
-        write_key(&l, k, SIM_PUT);
-        rt_sim_progress();
-    }
-    w->drained = false;
+    for (unsigned k = 0; k < (w->held_all ? w->plan->keys : 1); k += 5)
+        write_into_empty(&l, k);
 }
 
 void

@@ -275,6 +275,7 @@ sim_run(const struct sim_plan *p)
     rt_sim_start(&cfg);
     sim_model_init(p);
     sim_check_init(p);
+    sim_ddl_init();
     create(&w);
     if (p->preload)
         sim_load_all(&w);

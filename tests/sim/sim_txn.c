@@ -508,6 +508,26 @@ parse(unsigned slot, const struct cohort_value *v)
     return sim_value_parse(slot, v->data, v->bytes);
 }
 
+/* Part of what was read once more, through the streamed read. */
+static void
+read_piece(struct strx *x, unsigned slot, const struct cohort_value *v)
+{
+    static uint8_t bufs[SIM_WORKERS_MAX + 1][SIM_VALUE_MAX];
+    uint8_t *buf = bufs[x->worker];
+    uint8_t key[COHORT_KEY_MAX];
+    size_t kn = sim_key(slot, key), got = 0;
+    uint64_t offset = ch_prng_below(x->rng, v->bytes + 1), total = 0;
+    size_t want = ch_prng_below(x->rng, SIM_VALUE_MAX);
+    int rc = cohort_txn_read(x->t, tree_of(x->w, slot), key, kn, offset, buf, want, &got, &total);
+
+    if (!worked(x, "txn read", rc))
+        return;
+    if (total != v->bytes || got != ch_min_u64(want, v->bytes - offset) ||
+        memcmp(buf, (const uint8_t *)v->data + offset, got) != 0)
+        sim_fail("key %u: %zu bytes from %" PRIu64 " on are not what the whole value says", slot,
+                 got, offset);
+}
+
 /* Reads the key; false when it could not be read. *w: what is there. */
 static bool
 read_key(struct strx *x, unsigned slot, bool for_update, write_id *w)
@@ -524,6 +544,8 @@ read_key(struct strx *x, unsigned slot, bool for_update, write_id *w)
         sim_trace("%u: txn get%s %u = %u", x->worker, for_update ? " for update" : "", slot, *w);
         saw(x, slot, *w);
     }
+    if (rc == 0 && ch_prng_below(x->rng, 8) == 0)
+        read_piece(x, slot, &v);
     if (ok && for_update && x->change_count < SIM_TXN_WRITES)
         x->changes[x->change_count++] =
             (struct change){.slot = slot, .lock = true, .snapshot_high = x->snapshot_high};
@@ -536,6 +558,25 @@ note_change(struct strx *x, unsigned slot, write_id w, bool clear)
 {
     x->changes[x->change_count++] =
         (struct change){.slot = slot, .w = w, .clear = clear, .snapshot_high = x->snapshot_high};
+}
+
+/* A large value piece by piece. */
+static int
+write_pieces(struct strx *x, cohort_tree *tree, const uint8_t *key, size_t kn, const uint8_t *value,
+             size_t vn)
+{
+    size_t piece = 1 + ch_prng_below(x->rng, vn);
+    cohort_writer *wr = NULL;
+    int rc = cohort_writer_open(x->t, tree, key, kn, &wr);
+
+    if (rc != 0)
+        return rc;
+    for (size_t at = 0; at < vn && rc == 0; at += piece)
+        rc = cohort_writer_append(wr, value + at, ch_min_u64(piece, vn - at));
+    if (rc == 0)
+        return cohort_writer_finish(wr);
+    cohort_writer_cancel(wr);
+    return rc;
 }
 
 /* One of four ways to write, of which the key's state decides what must come of it. */
@@ -552,6 +593,8 @@ write_call(struct strx *x, enum sim_kind kind, unsigned slot, const uint8_t *val
         return cohort_txn_update(x->t, tree, key, kn, value, vn);
     if (kind == SIM_DEL)
         return cohort_txn_del(x->t, tree, key, kn);
+    if (vn > COHORT_ENTRY_MAX && vn % 2 == 0)
+        return write_pieces(x, tree, key, kn, value, vn);
     return cohort_txn_put(x->t, tree, key, kn, value, vn);
 }
 
@@ -889,6 +932,9 @@ sim_txn_worker(struct sim_world *w, unsigned worker, struct ch_prng *rng, unsign
         } else if (d < 25) {
             done++;
             decide_any(x);
+        } else if (d < 30 && worker == 0) {
+            done++;
+            sim_ddl_step(w, rng);
         } else {
             done += 4;
             run_transaction(x);
