@@ -256,6 +256,8 @@ report_text_run(const struct tpcc_bench *b)
     for (int k = 0; k < TPCC_KINDS; k++)
         if (k != TPCC_PURGE_TXN || b->c.steady)
             print_kind(b, k);
+    if (b->c.drive_writes > 0)
+        printf("  (counts are of the whole run; latencies and all below of its last quarter)\n");
     print_figure("tpmC (committed new orders)", tpcc_tpmc(b));
     print_figure("seconds", b->r.run.seconds);
     print_figure("transactions/s", b->r.figures.ops_per_s);

@@ -23,18 +23,18 @@ struct cohort_cursor {
 
 /* ---- open and close ---- */
 
-static int
-create(cohort_db *db, struct reg_tree *tree, cohort_cursor **out)
+/* NULL: no memory. */
+static cohort_cursor *
+create(cohort_db *db, struct reg_tree *tree)
 {
     cohort_cursor *c = calloc(1, sizeof(*c));
 
     if (c == NULL)
-        return CH_FAIL(COHORT_ENOMEM, "cursor");
+        return NULL;
     c->db = db;
     c->tree = tree;
     reg_ref(db->db->reg, tree);
-    *out = c;
-    return 0;
+    return c;
 }
 
 static void
@@ -88,29 +88,32 @@ api_end_cursors(cohort_txn *t)
 COHORT_API int
 cohort_cursor_open(cohort_db *db, cohort_cursor **out)
 {
-    int rc;
+    cohort_cursor *c;
 
     if (db == NULL || out == NULL)
         return CH_FAIL(COHORT_EINVAL, "cohort_cursor_open: null argument");
-    rc = create(db, db->main, out);
-    if (rc == 0)
-        (*out)->own = true;
-    return rc;
+    c = create(db, db->main);
+    if (c == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "cohort_cursor_open: cursor");
+    c->own = true;
+    *out = c;
+    return 0;
 }
 
 COHORT_API int
 cohort_txn_cursor(cohort_txn *t, cohort_tree *tree, cohort_cursor **out)
 {
     struct reg_tree *rt;
-    cohort_cursor *c = NULL;
+    cohort_cursor *c;
     int rc = api_check_txn("cohort_txn_cursor", t, tree, &rt);
 
     if (rc == 0 && out == NULL)
         rc = CH_FAIL(COHORT_EINVAL, "cohort_txn_cursor: null argument: cursor");
-    if (rc == 0)
-        rc = create(t->db, rt, &c);
     if (rc != 0)
         return rc;
+    c = create(t->db, rt);
+    if (c == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "cohort_txn_cursor: cursor");
     rc = attach(c, t);
     if (rc == 0)
         *out = c;

@@ -244,6 +244,7 @@ test_name_conflicts(struct zt *t)
     struct world w;
     struct reg_tree *a, *b = NULL;
     struct txn *x, *y;
+    bool there;
 
     world_open(&w, t, 0);
     x = world_begin(&w);
@@ -270,6 +271,20 @@ test_name_conflicts(struct zt *t)
     world_commit(&w, y);
     ZT_OK(t, txn_abort(x));
     ZT_OK(t, put_value(&w, NULL, a, "k", 1, 10));
+
+    /* Who began before the drop was marked for everybody may be in the tree with a snapshot that sees the drop. */
+    b = open_tree(&w, "b", CREATE);
+    ZT_OK(t, put_value(&w, NULL, b, "k", 1, 5000));
+    ZT_OK(t, drop(&w, "b"));
+    x = world_begin(&w);
+    world_settle(&w);
+    ZT_OK(t, reg_is_root(w.reg, b->id, b->bt.root, false, &there));
+    ZT_CHECK(t, there && world_pieces(&w) == 3);
+    world_commit(&w, x);
+    world_settle(&w);
+    ZT_OK(t, reg_is_root(w.reg, b->id, b->bt.root, false, &there));
+    ZT_CHECK(t, !there && world_pieces(&w) == 0);
+    reg_put(w.reg, b);
 
     /* A reader whose snapshot is older than the drop keeps the pages, whatever is swept. */
     x = world_begin(&w);
@@ -516,6 +531,8 @@ test_writer(struct zt *t)
         n = ch_min_u64(size - done, zt_below(t, zt_below(t, 2) == 0 ? 10000 : 100));
         ZT_OK(t, cat_writer_append(wr, v + done, n));
         done += n;
+        if (zt_below(t, 20) == 0)
+            world_settle(&w); /* its transaction is open */
     }
     ZT_STATUS(t, get_rc(&w, x, a, key), COHORT_NOTFOUND);
     ZT_OK(t, cat_writer_finish(wr));

@@ -32,22 +32,24 @@ ready(struct cat *c, struct pending *p, bool *yes)
     uint8_t key[PENDING_KEY_BYTES];
     struct bt_slice k = pending_key(p->kind, p->number, key);
     struct ver_key vk = {REG_PENDING, k.bytes, k.data};
+    bool open = p->txn != 0 && txns_is_open(c->txns, p->txn);
+    bool held;
     int rc;
 
     *yes = false;
-    if (p->txn != 0 && txns_is_open(c->txns, p->txn) && !CH_BUG(R13_SWEEP_OPEN)) /* W1 */
+    if (open && !CH_BUG(R13_SWEEP_OPEN)) /* W1 */
         return 0;
     if (p->kind == PENDING_BULK && bulk_state(c, p->number) == BULK_ACTIVE)
         return 0;
     rt_point();
-    if (p->kind != PENDING_BULK && ver_has(c->ver, vk) && !CH_BUG(R13_SWEEP_EARLY) &&
-        !CH_BUG(R13_SWEEP_OPEN)) /* W2; a private root is in no snapshot */
+    held = p->kind != PENDING_BULK && ver_has(c->ver, vk); /* a private root is in no snapshot */
+    if (CH_BUG(R13_SWEEP_OPEN))
+        held = false;
+    if (held && !CH_BUG(R13_SWEEP_EARLY)) /* W2 */
         return 0;
     rc = pending_get(c, p->kind, p->number, p); /* W3 */
-    if (rc == COHORT_NOTFOUND)
-        return 0;
-    *yes = rc == 0 && (p->txn == 0 || !txns_is_open(c->txns, p->txn) || CH_BUG(R13_SWEEP_OPEN));
-    return rc;
+    *yes = rc == 0;
+    return rc == COHORT_NOTFOUND ? 0 : rc;
 }
 
 /* ---- the next record ---- */

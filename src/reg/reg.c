@@ -516,12 +516,13 @@ reg_get(struct reg *r, uint32_t id, struct reg_tree **out)
     int rc = 0;
 
     rt_lock(&r->lock);
-    if (id >= REG_MAIN && id <= REG_UNDO)
+    if (id >= REG_MAIN && id <= REG_UNDO) {
         t = &r->internal[id];
-    else
+    } else {
         t = find(r, id);
-    if (t == NULL)
-        rc = open_tree(r, id, &t);
+        if (t == NULL)
+            rc = open_tree(r, id, &t);
+    }
     if (rc == 0 && t != NULL) {
         t->refs++;
         *out = t;

@@ -217,7 +217,13 @@ point(const void *where)
         sim.budget--;
         return;
     }
+    if (sim.stall_every > 0 && ch_prng_below(&sim.rng, sim.stall_every) == 0) {
+        self->state = SIM_SLEEP;
+        self->deadline =
+            sim.now + ch_prng_below(&sim.rng, UINT64_C(1024) << ch_prng_below(&sim.rng, 16));
+    }
     schedule(true);
+    self->deadline = UINT64_MAX;
 }
 
 /* The thread has put itself into a state that waits. */

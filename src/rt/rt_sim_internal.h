@@ -48,6 +48,7 @@ struct sim {
     uint64_t progress_ns, progress_points;
     uint64_t budget;             /* points until the next draw */
     bool spurious;               /* waits may end by themselves */
+    uint64_t stall_every;        /* draws between two stalls of a thread, on average; 0 = never */
     struct sim_thread *yielding; /* gives way in the schedule() to come */
     /* policy */
     int policy;

@@ -7,6 +7,9 @@
  *   STARVE      as RANDOM, but one thread, drawn anew now and then, hardly ever runs
  *   ROTATE      who has waited longest
  *
+ * Besides, threads stall in some runs: one is taken off for some time, wherever it is, as a page fault or
+ * a busy processor would.
+ *
  * Real locks are not fair, but no thread waits for ever: who was runnable for PATIENCE points runs.
  */
 #include "rt/rt_sim_internal.h"
@@ -35,6 +38,8 @@ sim_policy_init(struct sim *s)
     s->lowest = UINT64_C(1) << 62;
     s->step_ns = UINT64_C(20) << ch_prng_below(&s->rng, 6);
     s->spurious = ch_prng_below(&s->rng, 3) == 0;
+    if (ch_prng_below(&s->rng, 3) == 0)
+        s->stall_every = UINT64_C(50) << ch_prng_below(&s->rng, 7);
 }
 
 void
@@ -56,6 +61,7 @@ sim_policy_be_fair(struct sim *s)
     s->policy = RANDOM;
     s->run_mean = 20;
     s->spurious = false;
+    s->stall_every = 0;
     s->budget = 0;
 }
 

@@ -250,21 +250,25 @@ int
 txns_abort_prepared(struct txns *ts, const void *gid, size_t gid_bytes)
 {
     struct txn *t;
+    bool durable;
     uint64_t id;
     int rc = prepared_take(ts, gid, gid_bytes, &t);
 
     if (rc != 0)
         return rc;
     id = txn_id_of(t);
+    durable = t->durability == COHORT_DURABILITY_SYNC;
     rc = abort_begin(t);
     if (rc != 0) {
         state_set(t, TXN_PREPARED);
         return rc;
     }
     rc = txn_abort_writer(t);
-    if (rc == 0)
-        ver_unguard(ts->cfg.ver, id);
-    return rc;
+    if (rc != 0)
+        return rc;
+    ver_unguard(ts->cfg.ver, id);
+    /* Who has decided forgets the gid: it must not come back. */
+    return durable ? wal_flush(ts->cfg.wal, wal_end(ts->cfg.wal)) : 0;
 }
 
 int

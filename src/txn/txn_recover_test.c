@@ -558,7 +558,7 @@ main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
         {"model", test_model, 20},
-        {"crashes", test_crashes, 40},
+        {"crashes", test_crashes, 60},
     };
 
     return zt_main(argc, argv, "txn_recover", cases, CH_ARRAY_LEN(cases));

@@ -336,7 +336,7 @@ before_write(void *arg)
     struct dev_fault_plan off = {.code = COHORT_EIO, .stop_after_writes = 1};
     int rc = 0;
 
-    if (!r->armed || zt_below(r->t, 6) != 0)
+    if (!r->armed || zt_below(r->t, 4) != 0)
         return 0;
     rc = zt_below(r->t, 2) == 0 ? checkpoint(r, wal_end(r->wal), CH_LSN_MAX)
                                 : wal_flush(r->wal, wal_end(r->wal));

@@ -292,15 +292,20 @@ ver_reads_add(struct ver_reads *r, uint32_t tree, const struct ver_key *from,
               key_compare(from->data, from->bytes, to->data, to->bytes) <= 0);
     if (r->all)
         return 0;
-    if (!room_for_one(r) || !range_make(&x, tree, from, to))
+    if (!range_make(&x, tree, from, to))
         return CH_FAIL(COHORT_ENOMEM, "a serializable transaction's reads");
-    r->key_bytes += range_bytes(&x);
     last = r->count > r->sorted ? &r->ranges[r->count - 1] : NULL;
     /* A scan adds range by range, each beginning where the last one ended. */
-    if (last != NULL && last->tree == tree && from_compare(last, &x) <= 0 && touches(last, &x))
+    if (last != NULL && last->tree == tree && from_compare(last, &x) <= 0 && touches(last, &x)) {
+        r->key_bytes += range_bytes(&x);
         range_join(r, last, &x);
-    else
+    } else if (room_for_one(r)) {
+        r->key_bytes += range_bytes(&x);
         r->ranges[r->count++] = x;
+    } else {
+        range_free(&x);
+        return CH_FAIL(COHORT_ENOMEM, "a serializable transaction's reads");
+    }
     if (r->count - r->sorted > TAIL_MAX || r->key_bytes > KEYS_MAX) {
         ranges_sort(r);
         ranges_bound(r);

@@ -1,7 +1,8 @@
 /* crash_test.c - the power goes at every single device write of a fixed script.
  *
  * Goal: on a drive with a volatile cache, whatever it kept, dropped, tore or garbled of the unflushed writes, recovery
- * brings back every acknowledged write, each batch whole or not at all, and a database that passes cohort_check().
+ * brings back every acknowledged write, each batch and each transaction whole or not at all, nothing of one that was aborted or
+ * never committed, and a database that passes cohort_check().
  * Method: run the script once to count its device writes W. For k = 1 .. W: a fresh drive, the same script, power off
  * at write k, crash by seed k, open, compare with what was acknowledged, check, write on, close, open again.
  *
@@ -23,7 +24,9 @@ enum {
     KEYS = 300,
     OPS = 2000,
     VALUE_MAX = 900,
-    GROUP = 4, /* keys per batch */
+    GROUP = 4,       /* keys per batch */
+    LOSER_KEYS = 60, /* of a transaction that is open all the time */
+    LOSER_EVERY = 15,
 };
 
 /* Version 0 = never written. The value of (key, version) is a function, so 4 bytes tell a state. */
@@ -72,6 +75,76 @@ write_group(cohort_db *db, cohort_batch *b, unsigned first, struct model *m)
     return rc;
 }
 
+/* The same as a transaction, with a detour that is rolled back. */
+static int
+write_transaction(cohort_db *db, unsigned first, struct model *m)
+{
+    uint8_t value[VALUE_MAX];
+    cohort_txn *t = NULL;
+    uint64_t sp;
+    char key[32];
+    int rc = cohort_begin(db, NULL, &t);
+
+    for (unsigned i = first; rc == 0 && i < first + GROUP; i++) {
+        uint32_t v = ++m->tried[i];
+        size_t kn = make_key(i, key);
+
+        rc = cohort_savepoint(t, &sp);
+        if (rc == 0)
+            rc = cohort_txn_put(t, NULL, key, kn, "to be rolled back", 17);
+        if (rc == 0)
+            rc = cohort_rollback_to(t, sp);
+        if (rc != 0)
+            break;
+        rc = is_deleted(i, v) ? cohort_txn_del(t, NULL, key, kn)
+                              : cohort_txn_put(t, NULL, key, kn, value, make_value(i, v, value));
+        rc = rc == COHORT_NOTFOUND ? 0 : rc;
+    }
+    if (rc == 0) {
+        rc = cohort_commit(t);
+    } else if (t != NULL && cohort_abort(t) != 0) {
+        return rc; /* the handle has failed, as rc says */
+    }
+    for (unsigned i = first; rc == 0 && i < first + GROUP; i++)
+        m->acked[i] = m->tried[i];
+    return rc;
+}
+
+/* Writes over everything of a stretch of keys, and aborts. */
+static int
+write_aborted(cohort_db *db, unsigned first)
+{
+    cohort_txn *t = NULL;
+    char key[32];
+    int rc = cohort_begin(db, NULL, &t), aborted;
+
+    for (unsigned i = first; rc == 0 && i < first + 20 && i < KEYS; i++) {
+        size_t kn = make_key(i, key);
+
+        rc = i % 3 == 0 ? cohort_txn_del(t, NULL, key, kn)
+                        : cohort_txn_put(t, NULL, key, kn, "aborted", 7);
+        rc = rc == COHORT_NOTFOUND ? 0 : rc;
+    }
+    aborted = cohort_abort(t);
+    return rc != 0 ? rc : aborted;
+}
+
+static size_t
+loser_key(unsigned i, char *out)
+{
+    return (size_t)snprintf(out, 32, "loser-%03u", i);
+}
+
+static int
+write_loser(cohort_txn *loser, unsigned i)
+{
+    uint8_t value[VALUE_MAX];
+    char key[32];
+
+    return cohort_txn_put(loser, NULL, key, loser_key(i % LOSER_KEYS, key), value,
+                          make_value(i, i, value));
+}
+
 static int
 write_single(cohort_db *db, unsigned i, struct model *m)
 {
@@ -98,18 +171,37 @@ static int
 run_script(cohort_db *db, uint64_t seed, unsigned ops, struct model *m)
 {
     cohort_batch *b = NULL;
+    cohort_txn *loser = NULL;
     struct ch_prng p;
-    int rc = cohort_batch_create(&b);
+    int rc = cohort_batch_create(&b), aborted;
 
+    if (rc == 0)
+        rc = cohort_begin(db, NULL, &loser);
     ch_prng_init(&p, seed);
     for (unsigned n = 0; rc == 0 && n < ops; n++) {
-        if (ch_prng_below(&p, 5) == 0)
-            rc = write_group(db, b, (unsigned)ch_prng_below(&p, KEYS / 2 / GROUP) * GROUP, m);
-        else
+        unsigned group = (unsigned)ch_prng_below(&p, KEYS / 2 / GROUP) * GROUP;
+
+        if (n % LOSER_EVERY == 0 && (rc = write_loser(loser, n / LOSER_EVERY)) != 0)
+            break;
+        switch (ch_prng_below(&p, 12)) {
+        case 0:
+            rc = write_group(db, b, group, m);
+            break;
+        case 1:
+            rc = write_transaction(db, group, m);
+            break;
+        case 2:
+            rc = write_aborted(db, (unsigned)ch_prng_below(&p, KEYS));
+            break;
+        default:
             rc = write_single(db, KEYS / 2 + (unsigned)ch_prng_below(&p, KEYS / 2), m);
+        }
     }
     cohort_batch_destroy(b);
-    return rc;
+    if (rc != 0 && loser != NULL)
+        api_forget(loser); /* the power is off */
+    aborted = rc == 0 ? cohort_abort(loser) : 0;
+    return rc != 0 ? rc : aborted;
 }
 
 static void
@@ -179,6 +271,12 @@ verify(cohort_db *db, const char *preset, uint64_t k, struct model *m)
     for (unsigned i = KEYS / 2; ok && i < KEYS; i++)
         if (!verify_unit(db, &v, i, 1, m))
             ok = fail(preset, k, "neither the acknowledged nor the tried state", i);
+    for (unsigned i = 0; ok && i < LOSER_KEYS; i++) {
+        char key[32];
+
+        if (cohort_get(db, key, loser_key(i, key), &v) != COHORT_NOTFOUND)
+            ok = fail(preset, k, "something of a transaction that never was committed", i);
+    }
     cohort_value_free(&v);
     return ok;
 }

@@ -84,11 +84,12 @@ decide_one(struct world *w, const char *gid, struct pinned *pin)
     struct worker *k = NULL;
     struct prepared *p = find_gid(w, gid, &k);
     bool commit = zt_below(w->t, 2) == 0;
-    struct cohort_value v = {0};
     char name[300];
     uint32_t key;
 
-    ZT_CHECK(w->t, p != NULL); /* nobody prepared it, or it was decided durably */
+    ZT_CHECK(w->t, p != NULL); /* else nobody prepared it, or it was decided durably */
+    if (p == NULL)
+        return;
     key = p->changes[0].key;
     if (p->state == P_COMMITTING)
         k->writes--; /* the decision was lost */
@@ -107,7 +108,6 @@ decide_one(struct world *w, const char *gid, struct pinned *pin)
     ZT_OK(w->t, commit ? cohort_commit_prepared(w->db, gid, strlen(gid))
                        : cohort_abort_prepared(w->db, gid, strlen(gid)));
     p->state = P_FREE;
-    cohort_value_free(&v);
 }
 
 static void

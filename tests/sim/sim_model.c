@@ -720,14 +720,14 @@ sim_model_restart(const write_id *found, bool crash)
 
 /* ---- transactions ---- */
 
-/* Whether a write that is certainly there lies, for certain, after `w` and at or below `position`. */
+/* Whether a write that is certainly there lies, for certain, above `floor` and at or below `position`. */
 static bool
-overtaken(const struct key *k, const struct write *w, uint64_t position, write_id *by)
+overtaken(const struct key *k, write_id w, uint64_t floor, uint64_t position, write_id *by)
 {
     for (write_id v = k->newest; v != 0; v = m.writes[v].next) {
         const struct write *wv = &m.writes[v];
 
-        if (wv != w && wv->acked && wv->high <= position && (w == NULL || wv->low > w->high)) {
+        if (v != w && wv->acked && wv->high <= position && wv->low > floor) {
             *by = v;
             return true;
         }
@@ -740,12 +740,13 @@ sim_seen_at(unsigned key, write_id value, uint64_t position, write_id *by)
 {
     const struct key *k = &m.keys[key];
 
-    if (value == k->base && !overtaken(k, NULL, position, by))
+    if (value == k->base && !overtaken(k, 0, 0, position, by))
         return true;
     if (value != 0)
-        return value != k->base && !overtaken(k, &m.writes[value], position, by);
+        return value != k->base && !overtaken(k, value, m.writes[value].high, position, by);
     for (write_id w = k->newest; w != 0; w = m.writes[w].next)
-        if (clears(&m.writes[w]) && m.writes[w].effect && !overtaken(k, &m.writes[w], position, by))
+        if (clears(&m.writes[w]) && m.writes[w].effect &&
+            !overtaken(k, w, m.writes[w].high, position, by))
             return true;
     return false;
 }

@@ -115,7 +115,7 @@ static void
 draw_transactions(struct sim_plan *p, struct ch_prng *r)
 {
     static const unsigned STEPS[] = {3, 8, 20, 50};
-    static const uint64_t VERSIONS[] = {0, 64, 256}; /* KiB */
+    static const uint64_t VERSIONS[] = {0, 8, 32, 128}; /* KiB */
 
     p->transactions = SIM_TRANSACTIONS && chance(r, 60);
     if (!p->transactions)

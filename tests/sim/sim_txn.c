@@ -294,7 +294,7 @@ finish_ops(struct sim_op **ops, unsigned n, enum sim_outcome o)
 static void
 commit(struct strx *x)
 {
-    struct sim_op *ops[SIM_TXN_WRITES];
+    struct sim_op *ops[SIM_TXN_WRITES] = {NULL};
     write_id writes[SIM_TXN_WRITES];
     unsigned n = final_writes(x, writes);
     uint64_t low = cohort_log_position(x->w->db) + 1, high = 0;
@@ -389,7 +389,7 @@ static void
 decide(struct sim_world *w, struct sim_prepared *p, bool commits)
 {
     struct strx x = {.w = w, .worker = SIM_WORKERS_MAX};
-    struct sim_op *ops[SIM_TXN_WRITES];
+    struct sim_op *ops[SIM_TXN_WRITES] = {NULL};
     uint64_t low = cohort_log_position(w->db) + 1;
     char gid[32];
     size_t n = gid_of(p, gid);

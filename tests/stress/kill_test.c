@@ -1,8 +1,10 @@
 /* kill_test.c - a child with four writers is killed at random moments; the parent reopens and compares.
  *
- * Goal: kill -9 at any moment, in recovery too, loses no acknowledged write and leaves none half applied.
+ * Goal: kill -9 at any moment, in recovery too, loses no acknowledged write and leaves none half applied, and nothing of what was
+ * aborted or never committed.
  * Method: what a child intends and what was acknowledged to it stands in memory shared with the parent. A writer owns its
- * keys, in groups written by one batch, and bumps their version: tried before the call, acked after it. The parent
+ * keys, in groups written by one batch or one transaction, and bumps their version: tried before the call, acked after it. A third
+ * of the transactions is aborted. The parent
  * kills, opens, demands each group whole at acked or tried, runs cohort_check(), and starts the next child on the result.
  * Every fourth round the parent leaves the database as the crash left it, so that kills hit recovery as well.
  *
@@ -84,15 +86,37 @@ struct writer {
     uint64_t seed;
 };
 
+/* The group's keys at `version` as a transaction, committed or, for nothing, aborted. */
 static int
-write_group(struct writer *w, cohort_batch *b, unsigned group)
+write_transaction(struct writer *w, unsigned group, uint32_t version, bool commit)
+{
+    uint8_t value[VALUE_MAX];
+    cohort_txn *t = NULL;
+    char key[32];
+    int rc = cohort_begin(w->db, NULL, &t), aborted;
+
+    for (unsigned i = 0; rc == 0 && i < GROUP; i++) {
+        size_t kn = make_key(w->index, group, i, key);
+        unsigned id = (w->index * GROUPS + group) * GROUP + i;
+
+        rc = is_deleted(group, version)
+                 ? cohort_txn_del(t, NULL, key, kn)
+                 : cohort_txn_put(t, NULL, key, kn, value, make_value(id, version, value));
+        rc = rc == COHORT_NOTFOUND ? 0 : rc;
+    }
+    if (rc == 0 && commit)
+        return cohort_commit(t);
+    aborted = cohort_abort(t);
+    return rc != 0 ? rc : aborted;
+}
+
+static int
+write_batch(struct writer *w, cohort_batch *b, unsigned group, uint32_t version)
 {
     uint8_t value[VALUE_MAX];
     char key[32];
-    uint32_t version = atomic_load(&w->sh->acked[w->index][group]) + 1;
     int rc = 0;
 
-    atomic_store(&w->sh->tried[w->index][group], version);
     cohort_batch_clear(b);
     for (unsigned i = 0; rc == 0 && i < GROUP; i++) {
         size_t kn = make_key(w->index, group, i, key);
@@ -102,8 +126,19 @@ write_group(struct writer *w, cohort_batch *b, unsigned group)
                  ? cohort_batch_del(b, key, kn)
                  : cohort_batch_put(b, key, kn, value, make_value(id, version, value));
     }
-    if (rc == 0)
-        rc = cohort_write(w->db, b);
+    return rc == 0 ? cohort_write(w->db, b) : rc;
+}
+
+static int
+write_group(struct writer *w, cohort_batch *b, unsigned group, unsigned how)
+{
+    uint32_t version = atomic_load(&w->sh->acked[w->index][group]) + 1;
+    int rc;
+
+    if (how == 0)
+        return write_transaction(w, group, version + 1000000, false);
+    atomic_store(&w->sh->tried[w->index][group], version);
+    rc = how == 1 ? write_transaction(w, group, version, true) : write_batch(w, b, group, version);
     if (rc == 0) {
         atomic_store(&w->sh->acked[w->index][group], version);
         atomic_fetch_add(&w->sh->writes, 1);
@@ -121,7 +156,7 @@ writer_main(void *arg)
 
     ch_prng_init(&p, w->seed);
     while (rc == 0)
-        rc = write_group(w, b, (unsigned)ch_prng_below(&p, GROUPS));
+        rc = write_group(w, b, (unsigned)ch_prng_below(&p, GROUPS), (unsigned)ch_prng_below(&p, 3));
     printf("writer %u: %s: %s\n", w->index, cohort_strerror(rc), cohort_last_error()->text);
     (void)fflush(stdout);
     atomic_store(&w->sh->failed, rc);
