@@ -12,8 +12,8 @@ test_steps(struct zt *t)
     cohort_cursor *c = NULL;
     struct cohort_slice k;
 
-    for (char x = 'a'; x <= 'e'; x++)
-        ZT_OK(t, cohort_txn_put(a, NULL, &x, 1, &x, 1));
+    for (const char *x = "abcde"; *x != '\0'; x++)
+        ZT_OK(t, cohort_txn_put(a, NULL, x, 1, x, 1));
     ZT_OK(t, cohort_txn_cursor(a, NULL, &c));
     ZT_STATUS(t, cohort_cursor_entry(c, &k, NULL), COHORT_EINVAL);
     ZT_STATUS(t, cohort_cursor_next(c), COHORT_NOTFOUND);
@@ -48,8 +48,8 @@ test_writes(struct zt *t)
     cohort_txn *a = rig_begin(t, db);
     cohort_cursor *c = NULL;
 
-    for (char x = 'a'; x <= 'e'; x++)
-        ZT_OK(t, cohort_txn_put(a, NULL, &x, 1, &x, 1));
+    for (const char *x = "abcde"; *x != '\0'; x++)
+        ZT_OK(t, cohort_txn_put(a, NULL, x, 1, x, 1));
     ZT_OK(t, cohort_txn_cursor(a, NULL, &c));
     ZT_STATUS(t, cohort_cursor_put(c, K("x")), COHORT_EINVAL);
     ZT_STATUS(t, cohort_cursor_del(c), COHORT_EINVAL);
@@ -122,6 +122,15 @@ enum {
 struct model {
     uint32_t version[KEYS]; /* 0 = absent */
 };
+
+static struct model *
+new_model(void)
+{
+    struct model *m = calloc(1, sizeof(*m));
+
+    CH_ASSERT(m != NULL);
+    return m;
+}
 
 static size_t
 make_key(unsigned i, char *out)
@@ -225,7 +234,7 @@ static void
 test_random(struct zt *t)
 {
     cohort_db *db = rig_open(t, NULL);
-    struct model *m = calloc(1, sizeof(*m));
+    struct model *m = new_model();
     cohort_txn *a = rig_begin(t, db);
     cohort_cursor *c = NULL;
     int at = -1;
@@ -268,7 +277,7 @@ static void
 test_del_range(struct zt *t)
 {
     cohort_db *db = rig_open(t, NULL);
-    struct model *m = calloc(1, sizeof(*m));
+    struct model *m = new_model();
     cohort_txn *a = rig_begin(t, db);
     uint64_t deleted, count;
 
@@ -363,10 +372,12 @@ static void
 test_get_many(struct zt *t)
 {
     cohort_db *db = rig_open(t, NULL);
-    struct model *m = calloc(1, sizeof(*m)), *before = calloc(1, sizeof(*m));
+    struct model *m = new_model(), *before = new_model();
     struct many *q = calloc(1, sizeof(*q));
     cohort_txn *a = rig_begin(t, db);
     unsigned numbers[MANY];
+
+    CH_ASSERT(q != NULL);
 
     fill_model(t, a, before);
     ZT_OK(t, cohort_commit(a));

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-COHORT_API int
+COHORT_API int /* NOLINTNEXTLINE(readability-function-size): nine parameters, as in cohort.h */
 cohort_txn_read(cohort_txn *t, cohort_tree *tree, const void *key, size_t key_bytes,
                 uint64_t offset, void *buf, size_t bytes, size_t *got, uint64_t *total)
 {

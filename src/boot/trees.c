@@ -18,6 +18,7 @@
 enum {
     SWEEP_WAIT_NS = 20 * 1000 * 1000,
     UNDO_LOG_SHARE = 16, /* undo of all open transactions that only the log has, as a part of it */
+    RECOVERY_LOG_PERCENT = 40,
     VERSION_CACHE_SHARE = 4,
     VERSION_BYTES_MIN = 4 << 20,
 };
@@ -38,6 +39,17 @@ before_write(void *arg)
     if (CH_UNLIKELY(atomic_load_explicit(&db->error, memory_order_acquire) != 0))
         return boot_writable(db);
     return boot_poll(db);
+}
+
+/* In recovery: undo of a transaction may be longer than the log, which nobody else cuts yet. */
+static int
+recovery_room(void *arg)
+{
+    struct db *db = arg;
+    uint64_t used, size;
+
+    wal_usage(db->wal, &used, &size);
+    return used * 100 < size * RECOVERY_LOG_PERCENT ? 0 : boot_checkpoint(db, false);
 }
 
 static void
@@ -63,6 +75,7 @@ make_managers(struct db *db)
         .undo_bytes_max = db->root.log_bytes / UNDO_LOG_SHARE,
         .txns_max = (unsigned)db->opts.transactions_max,
         .before_write = before_write,
+        .room = recovery_room,
         .failed = log_failed,
         .arg = db,
     };

@@ -2,9 +2,10 @@
  * trees, so commit, abort, crashes and snapshots need nothing special here.
  *
  * Tree `names` (versions): name -> {u32 tree id}.
- * Tree `pending` (versions): u8 kind | u64 number (big-endian) -> {u64 transaction, u48 root, ...}: "to be freed". Kinds: a
- * tree's pages and its record in `ids`; a large value's pieces; a bulk load's private root. A record is acted upon by cat_sweep_step() when it is
- * committed and no version of it is left (ver_has()), and the transaction that it names is not open (R13).
+ * Tree `pending` (versions): u8 kind | u64 number (big-endian) -> {u64 transaction, u48 root, u8 state, u8 0, u32 tree}: "to be
+ * freed". Kinds: 1 a tree's large values, pages and record in `ids` (number: its id); 2 a large value's pieces; 3 what a bulk
+ * load has made: its private root and the large values [number, number + 2^32). A record is acted upon by cat_sweep_step() when
+ * it is committed and no version of it is left (ver_has()), and the transaction that it names is not open (R13; sweep.c).
  *   created within a transaction: record first, as a transaction of its own, naming the creator; deleted within
  *   the creator's transaction. So commit keeps the thing, abort and crash free it.
  *   dropped or overwritten: record within the transaction. So commit frees it, once no snapshot sees it.
@@ -51,7 +52,8 @@ struct cat_part {
 };
 CH_NODISCARD int cat_read(struct cat *c, struct txn *t, struct reg_tree *tree, struct bt_slice key,
                           struct cat_part *part);
-/* The large value that a reference (of a cursor's entry) names, into out. */
+/* The large value that a reference (of a cursor's entry) names, into out. The snapshot that the reference was seen in must
+ * still be open; SNAPSHOT_TOO_OLD when it was given up meanwhile and the value is gone. */
 CH_NODISCARD int cat_load_ref(struct cat *c, struct bt_slice ref, struct cohort_value *out);
 uint64_t cat_ref_bytes(struct bt_slice ref); /* its size */
 /* kind: BT_PUT, INSERT, UPDATE, DEL. t NULL: a transaction of its own. */
@@ -73,7 +75,8 @@ CH_NODISCARD int cat_bulk_put(struct cat_bulk *b, struct bt_slice key, struct bt
 CH_NODISCARD int cat_bulk_finish(struct cat_bulk *b, int durability);
 void cat_bulk_abort(struct cat_bulk *b);
 
-/* One bounded step of freeing what is pending. */
+/* One bounded step of freeing what is pending. *did false: nothing can be done now; another caller is at it, or what is pending
+ * is still needed. Latches: none. */
 CH_NODISCARD int cat_sweep_step(struct cat *c, bool *did);
 /* For cohort_check(): everything in `pending`, `names`, `ids`, `blobs` fits together: each name's tree exists, each tree without a
  * name is pending, each large value is referenced or pending. Idle database. */

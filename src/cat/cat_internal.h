@@ -55,7 +55,8 @@ CH_NODISCARD int pending_unpack(struct bt_slice key, struct bt_slice value, stru
 /* Within the transaction. put: also on a full device, since space comes of it. */
 CH_NODISCARD int pending_put(struct cat *c, struct txn *t, const struct pending *p);
 CH_NODISCARD int pending_del(struct cat *c, struct txn *t, enum pending_kind kind, uint64_t number);
-/* As operations of their own, in log order before whatever the caller does next. del: missing is fine. */
+/* As operations of their own, in log order before whatever the caller does next. put: of state PENDING_QUIET on a full device
+ * too. del: missing is fine. */
 CH_NODISCARD int pending_put_alone(struct cat *c, const struct pending *p);
 CH_NODISCARD int pending_del_alone(struct cat *c, enum pending_kind kind, uint64_t number);
 /* The newest committed record; NOTFOUND. */

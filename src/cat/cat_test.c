@@ -531,8 +531,10 @@ test_writer(struct zt *t)
         n = ch_min_u64(size - done, zt_below(t, zt_below(t, 2) == 0 ? 10000 : 100));
         ZT_OK(t, cat_writer_append(wr, v + done, n));
         done += n;
-        if (zt_below(t, 20) == 0)
-            world_settle(&w); /* its transaction is open */
+        if (zt_below(t, 20) == 0) {
+            ZT_OK(t, txn_refresh(x)); /* its snapshot sees the record in `pending` now */
+            world_settle(&w);         /* but it is open */
+        }
     }
     ZT_STATUS(t, get_rc(&w, x, a, key), COHORT_NOTFOUND);
     ZT_OK(t, cat_writer_finish(wr));
@@ -719,6 +721,85 @@ test_bulk(struct zt *t)
     world_settle(&w);
     world_check(&w);
     ZT_CHECK(t, world_pieces(&w) == 150);
+    world_close(&w);
+}
+
+/* Goal: the record of a finished load that could not be deleted does no harm, and goes before the next load of the tree. */
+static void
+test_bulk_leftover(struct zt *t)
+{
+    struct world w;
+    struct reg_tree *a;
+    struct cat_bulk *b;
+    bool did;
+
+    for (unsigned round = 0; round < 2; round++) {
+        world_open(&w, t, 0);
+        a = open_tree(&w, "a", CREATE);
+        ZT_OK(t, cat_bulk_create(w.cat, a, &b));
+        ZT_OK(t, bulk_load(&w, b, 100));
+        w.stop_at = w.writes + 2; /* the first one is before the load ends */
+        ZT_OK(t, cat_bulk_finish(b, COHORT_DEFAULT));
+        ZT_CHECK(t, world_pending(&w) == 1 && world_pieces(&w) == 30);
+        if (round == 0) {
+            for (unsigned i = 0; i < 3; i++)
+                ZT_OK(t, cat_sweep_step(w.cat, &did));
+        } else {
+            ZT_OK(t, cat_bulk_create(w.cat, a, &b));
+            ZT_CHECK(t, world_pending(&w) == 1);
+            ZT_STATUS(t, cat_bulk_finish(b, COHORT_DEFAULT), COHORT_CONFLICT);
+        }
+        world_settle(&w);
+        ZT_CHECK(t, world_pending(&w) == 0 && world_pieces(&w) == 30);
+        check_value(&w, NULL, a, "000003", 3, 5000);
+        world_check(&w);
+        reg_put(w.reg, a);
+        world_close(&w);
+    }
+}
+
+/* Goal: a full drive refuses writes and nothing else: large values and trees can be deleted, and their space comes back. */
+static void
+test_full(struct zt *t)
+{
+    struct world w;
+    struct reg_tree *a;
+    struct txn *x;
+    uint8_t *v = malloc(100000);
+    char key[16];
+    unsigned n = 0, small = 0;
+    int rc = 0;
+
+    ZT_CHECK(t, v != NULL);
+    world_open_small(&w, t, 48);
+    a = open_tree(&w, "a", CREATE);
+    ZT_OK(t, put_value(&w, NULL, a, "large", 1, 50000));
+    ch_prng_fill(&t->rng, v, 100000);
+    for (; rc == 0 && n < 1000; n++) {
+        (void)snprintf(key, sizeof(key), "%04u", n);
+        rc =
+            cat_write(w.cat, NULL, reg_main(w.reg), BT_PUT, str(key), (struct bt_slice){v, 100000});
+    }
+    ZT_STATUS(t, rc, COHORT_EFULL);
+    ZT_STATUS(t, get_rc(&w, NULL, reg_main(w.reg), key), COHORT_NOTFOUND);
+    do { /* what the refused value gave back */
+        (void)snprintf(key, sizeof(key), "s%u", small++);
+        rc = cat_write(w.cat, NULL, reg_main(w.reg), BT_PUT, str(key), (struct bt_slice){v, 1900});
+    } while (rc == 0);
+    ZT_STATUS(t, rc, COHORT_EFULL);
+    x = world_begin(&w);
+    ZT_OK(t, cat_drop(w.cat, x, str("a")));
+    for (unsigned i = 0; i + 1 < n; i++) {
+        (void)snprintf(key, sizeof(key), "%04u", i);
+        ZT_OK(t, del_value(&w, x, reg_main(w.reg), key));
+    }
+    world_commit(&w, x);
+    reg_put(w.reg, a);
+    world_settle(&w);
+    ZT_CHECK(t, world_pending(&w) == 0 && world_pieces(&w) == 0);
+    world_check(&w);
+    ZT_OK(t, put_value(&w, NULL, reg_main(w.reg), "large", 1, 50000));
+    free(v);
     world_close(&w);
 }
 
@@ -940,6 +1021,8 @@ main(int argc, char **argv)
         {"failures", test_failures, 1},
         {"drop_large", test_drop_large, 1},
         {"bulk", test_bulk, 1},
+        {"bulk_leftover", test_bulk_leftover, 1},
+        {"full", test_full, 1},
         {"check_finds", test_check_finds, 1},
         {"many_trees", test_many_trees, 1},
         {"larger_than_cache", test_larger_than_cache, 1},

@@ -39,6 +39,8 @@ open_store(struct world *w)
                               .discard = true};
 
     sc.zones = sc.zones_max = (uint32_t)((dev_caps(w->dev)->bytes - sc.zones_base) / ZONE_BYTES);
+    if (w->zones != 0)
+        sc.zones = sc.zones_max = w->zones;
     ZT_OK(w->t, store_create(&sc, &w->store));
 }
 
@@ -96,14 +98,15 @@ open_managers(struct world *w)
     ZT_OK(w->t, cat_create(w->reg, w->txns, w->ver, &w->cat));
 }
 
-void
-world_open(struct world *w, struct zt *t, unsigned frames)
+static void
+open_world(struct world *w, struct zt *t, unsigned frames, unsigned zones)
 {
     char cfg[128];
 
     memset(w, 0, sizeof(*w));
     w->t = t;
-    w->frames = frames != 0 ? frames : 2048;
+    w->frames = frames;
+    w->zones = zones;
     w->version_bytes = 16 << 20;
     w->epoch = 1;
     w->epoch_start = WAL_BLOCK;
@@ -120,6 +123,18 @@ world_open(struct world *w, struct zt *t, unsigned frames)
     ZT_OK(t, reg_format(w->reg, &w->ids_root));
     ver_recovered(w->ver, wal_end(w->wal));
     ZT_OK(t, cat_load(w->cat));
+}
+
+void
+world_open(struct world *w, struct zt *t, unsigned frames)
+{
+    open_world(w, t, frames != 0 ? frames : 2048, 0);
+}
+
+void
+world_open_small(struct world *w, struct zt *t, unsigned zones)
+{
+    open_world(w, t, 512, zones);
 }
 
 static void

@@ -14,6 +14,7 @@
 struct world {
     struct zt *t;
     unsigned frames; /* of the cache */
+    unsigned zones;  /* of the drive; 0 = all */
     uint64_t version_bytes;
     struct sim_drive *drive;
     struct dev *dev;
@@ -28,11 +29,13 @@ struct world {
     uint32_t epoch;
     lsn_t epoch_start;
     uint64_t next_id;
-    uint64_t stop_at; /* before_write() fails at this call, counted from 1; 0 = never */
+    uint64_t stop_at;        /* before_write() fails at this call, counted from 1; 0 = never */
     _Atomic uint64_t writes; /* relaxed */
 };
 /* A new database. frames 0: 2048. */
 void world_open(struct world *w, struct zt *t, unsigned frames);
+/* The same on a drive of few zones. */
+void world_open_small(struct world *w, struct zt *t, unsigned zones);
 void world_close(struct world *w);
 /* The process ends, what the log had not written is lost; then recovery. `flush`: the log's tail is written before. */
 void world_crash(struct world *w, bool flush);

@@ -106,8 +106,13 @@ pending_put_alone(struct cat *c, const struct pending *p)
                        .key = pending_key(p->kind, p->number, key),
                        .value = pending_value(p, value)};
     struct bt_done done;
+    int rc = txn_write_alone(c->txns, c->pending, &op, COHORT_DURABILITY_NONE, &done);
 
-    return txn_write_alone(c->txns, c->pending, &op, COHORT_DURABILITY_NONE, &done);
+    if (rc == COHORT_EFULL && p->state == PENDING_QUIET) {
+        op.system = true;
+        rc = txn_write_alone(c->txns, c->pending, &op, COHORT_DURABILITY_NONE, &done);
+    }
+    return rc;
 }
 
 int

@@ -35,12 +35,27 @@ txns_undo(struct txns *ts)
 
 /* ---- waiting ---- */
 
+/* The log has grown enough since the last time for `room` to be worth a look. */
+static bool
+wants_room(struct txns *ts)
+{
+    lsn_t end = wal_end(ts->cfg.wal);
+
+    if (ts->cfg.room == NULL || end - ts->room_at < TXN_CREDIT_BYTES)
+        return false;
+    ts->room_at = end;
+    return true;
+}
+
 int
 txns_poll(struct txns *ts)
 {
-    int (*poll)(void *arg) = ts->recovery != NULL ? ts->cfg.room : ts->cfg.before_write;
-    int rc = poll != NULL ? poll(ts->cfg.arg) : 0;
+    int rc = 0;
 
+    if (ts->recovery != NULL && wants_room(ts))
+        rc = ts->cfg.room(ts->cfg.arg);
+    else if (ts->recovery == NULL && ts->cfg.before_write != NULL)
+        rc = ts->cfg.before_write(ts->cfg.arg);
     return txn_no_room(rc) ? 0 : rc;
 }
 
@@ -175,8 +190,10 @@ txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last)
     undo_key(id, first, from);
     undo_key(last == UINT64_MAX ? id + 1 : id, last == UINT64_MAX ? 0 : last + 1, to);
     while (rc == 0 && more) {
-        rc = bt_remove_range(txns_undo(ts), (struct bt_slice){from, sizeof(from)},
-                             (struct bt_slice){to, sizeof(to)}, REMOVE_ROWS, &more);
+        rc = txns_poll(ts);
+        if (rc == 0)
+            rc = bt_remove_range(txns_undo(ts), (struct bt_slice){from, sizeof(from)},
+                                 (struct bt_slice){to, sizeof(to)}, REMOVE_ROWS, &more);
         if (txn_no_room(rc) && txn_retry(ts, &tries))
             rc = 0;
     }

@@ -104,7 +104,7 @@ struct reg_tree *txn_cursor_tree(struct txn_cursor *c);
  * its snapshot, by an operation of its own. */
 CH_NODISCARD int txn_write(struct txn *t, struct reg_tree *tree, const struct bt_op *op,
                            struct bt_done *done);
-/* A transaction of its own: `durability` or COHORT_DEFAULT; returns once it is visible. ERETRY with done->had_ref: see bt_write(). */
+/* A transaction of its own (op: as above): `durability` or COHORT_DEFAULT; returns once it is visible. ERETRY with done->had_ref: see bt_write(). */
 CH_NODISCARD int txn_write_alone(struct txns *ts, struct reg_tree *tree, const struct bt_op *op,
                                  int durability, struct bt_done *done);
 /* Newest visible state, without a transaction. */

@@ -117,8 +117,9 @@ struct txns {
     struct rt_mutex lock;
     struct txn *prepared; /* lock, in order of preparation */
     struct txn **prepared_end;
-    struct txn_left *lefts; /* lock */
-    struct txn_recovery *recovery;
+    struct txn_left *lefts;        /* lock */
+    struct txn_recovery *recovery; /* NULL: it is over */
+    lsn_t room_at;                 /* the log's end when cfg.room was called last */
 };
 
 /* ---- txn.c ---- */

@@ -326,7 +326,7 @@ make_room(void *arg)
 {
     struct rig *r = arg;
 
-    return zt_below(r->t, 6) == 0 ? checkpoint(r, wal_end(r->wal), CH_LSN_MAX) : 0;
+    return zt_below(r->t, 3) == 0 ? checkpoint(r, wal_end(r->wal), CH_LSN_MAX) : 0;
 }
 
 static int

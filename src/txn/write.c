@@ -215,7 +215,6 @@ txn_write_alone(struct txns *ts, struct reg_tree *tree, const struct bt_op *op, 
         durability = ts->cfg.durability;
     o.txn = NULL;
     o.view = NULL;
-    o.system = false;
     o.durable = durability == COHORT_DURABILITY_SYNC;
     *done = (struct bt_done){0};
     for (;;) {

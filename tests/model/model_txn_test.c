@@ -115,7 +115,7 @@ decide_all(struct world *w, struct pinned *pin)
 {
     struct listed *l = calloc(1, sizeof(*l));
 
-    ZT_CHECK(w->t, l != NULL);
+    CH_ASSERT(l != NULL);
     l->w = w;
     ZT_OK(w->t, cohort_list_prepared(w->db, visit_gid, l));
     for (unsigned i = 0; i < l->count; i++)
@@ -231,7 +231,7 @@ verify(struct world *w)
     uint32_t *got = calloc(KEYS_ALL, sizeof(*got));
     struct pinned *pin = calloc(1, sizeof(*pin));
 
-    ZT_CHECK(w->t, got != NULL && pin != NULL);
+    CH_ASSERT(got != NULL && pin != NULL);
     for (unsigned i = 0; i < w->threads; i++)
         (void)model_open_trees(w->workers[i]);
     world_check(w);
@@ -390,13 +390,13 @@ draw_world(struct world *w)
     for (unsigned i = 0; i < w->threads; i++) {
         struct worker *k = calloc(1, sizeof(*k));
 
-        ZT_CHECK(w->t, k != NULL);
+        CH_ASSERT(k != NULL);
         w->workers[i] = k;
         k->w = w;
         k->index = i;
         k->buf = malloc(LARGE_MAX);
         k->want = malloc(LARGE_MAX);
-        ZT_CHECK(w->t, k->buf != NULL && k->want != NULL);
+        CH_ASSERT(k->buf != NULL && k->want != NULL);
     }
 }
 
@@ -420,7 +420,7 @@ test_model(struct zt *t)
     static const struct dev_fault_plan none = {0};
     struct world *w = calloc(1, sizeof(*w));
 
-    ZT_CHECK(t, w != NULL);
+    CH_ASSERT(w != NULL);
     w->t = t;
     current = w;
     (void)signal(SIGALRM, hangs);

@@ -4,7 +4,7 @@
  *     sim_plan.c    everything that a seed draws before it starts
  *     sim_run.c     one seed: boots of the database, crashes between them, what must hold after each
  *     sim_load.c    threads that use single operations, batches and cursors
- *     sim_txn.c     threads that use transactions
+ *     sim_txn.c     threads that use transactions (sim_txn_ops.c, sim_prepared.c)
  *     sim_ddl.c     trees that are created, filled, renamed, emptied, dropped
  *     sim_model.c   what each key may hold: a map with the history of its writes
  *     sim_check.c   the database against the model
@@ -157,8 +157,9 @@ enum sim_kind {
     SIM_PUT,
     SIM_INSERT,
     SIM_UPDATE,
-    SIM_DEL,  /* NOTFOUND when it is absent */
-    SIM_CLEAR /* absent afterwards, whatever it was: a deletion in a batch */
+    SIM_DEL,    /* NOTFOUND when it is absent */
+    SIM_CLEAR,  /* absent afterwards, whatever it was: a deletion in a batch */
+    SIM_REMOVE, /* a deletion, by a transaction, of what it saw */
 };
 enum sim_outcome {
     SIM_DONE,

@@ -117,7 +117,7 @@ position_end(struct load *l, write_id w, int rc)
 static void
 write_key(struct load *l, unsigned k, enum sim_kind kind)
 {
-    static const char *const NAMES[] = {"get", "put", "insert", "update", "del", "clear"};
+    static const char *const NAMES[] = {"get", "put", "insert", "update", "del", "clear", "remove"};
     bool sync = l->w->plan->opts.durability == COHORT_DURABILITY_SYNC;
     size_t kn = sim_key(k, l->key);
     struct sim_op *op = sim_op_begin(k, kind, 0, sync);

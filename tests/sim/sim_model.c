@@ -296,6 +296,7 @@ takes_effect(const struct sim_op *op, write_id value, write_id *after)
         *after = 0;
         return value != 0;
     case SIM_CLEAR:
+    case SIM_REMOVE:
         *after = 0;
         return true;
     case SIM_PUT:
@@ -478,7 +479,7 @@ sim_op_write(const struct sim_op *op)
 static void __attribute__((noreturn, cold))
 fail_history(const struct sim_op *op, enum sim_outcome outcome, write_id value)
 {
-    static const char *const KINDS[] = {"get", "put", "insert", "update", "del", "clear"};
+    static const char *const KINDS[] = {"get", "put", "insert", "update", "del", "clear", "remove"};
     static const char *const OUTCOMES[] = {"done", "refused", "nothing", "unknown"};
 
     for (write_id w = m.keys[op->key].newest; w != 0; w = m.writes[w].next) {
@@ -546,7 +547,7 @@ comes_before(const struct write *a, const struct write *b)
 static bool
 clears(const struct write *w)
 {
-    return w->kind == SIM_DEL || w->kind == SIM_CLEAR;
+    return w->kind == SIM_DEL || w->kind == SIM_CLEAR || w->kind == SIM_REMOVE;
 }
 
 /* Whether something on the key certainly came between `after` and `before`. */
@@ -757,7 +758,8 @@ sim_written_between(unsigned key, write_id own, uint64_t after, uint64_t before,
     for (write_id v = m.keys[key].newest; v != 0; v = m.writes[v].next) {
         const struct write *wv = &m.writes[v];
 
-        if (v != own && wv->acked && wv->low >= after && wv->high < before) {
+        if (v != own && wv->acked && wv->kind != SIM_CLEAR && wv->low >= after &&
+            wv->high < before) { /* CLEAR: of an absent key it is no write */
             *by = v;
             return true;
         }
