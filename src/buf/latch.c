@@ -1,6 +1,6 @@
 /* latch.c - waiting for latch words: spin briefly, then park. The rules L1..L4 stand in latch.h. */
-#include "base/bug.h"
 #include "buf/latch.h"
+#include "base/bug.h"
 
 enum {
     LATCH_SPINS = 128 /* about the time for which a page is latched by a hit */

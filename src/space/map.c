@@ -28,8 +28,8 @@
  * Crash: memory only. The map is the checkpoint's map pages plus the MAP records after it; the ids are
  * what has a place or is kept by redo (map_pid_rebuild).
  */
-#include "base/bug.h"
 #include "space/map.h"
+#include "base/bug.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -182,7 +182,8 @@ span_end(struct zone_table *t, const struct zone_span *s)
 {
     struct zone *zn = zone_at(t, s->zone);
 
-    CH_ASSERT(zn->inflight > 0 && s->slot_first + s->slot_count <= zn->cursor + CH_BUG(S4_SLOT_TWICE));
+    CH_ASSERT(zn->inflight > 0 &&
+              s->slot_first + s->slot_count <= zn->cursor + CH_BUG(S4_SLOT_TWICE));
     zn->inflight--;
     if (zone_is_victim(zn))
         zone_enter_victims(t, s->zone);

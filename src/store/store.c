@@ -657,7 +657,8 @@ store_memory(const struct store *s)
 
     if (s->cfg.kind == STORE_INPLACE)
         return n + (size_t)(1 + s->cfg.batch_pages) * CH_PAGE_BYTES;
-    return n + atomic_load_explicit(&s->packers_memory, memory_order_relaxed) + (size_t)s->chunk_slots * CH_SLOT_BYTES;
+    return n + atomic_load_explicit(&s->packers_memory, memory_order_relaxed) +
+           (size_t)s->chunk_slots * CH_SLOT_BYTES;
 }
 
 struct map *

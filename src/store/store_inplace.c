@@ -102,7 +102,8 @@ static bool
 header_valid(const uint8_t *block, unsigned which)
 {
     return ch_get64(block) == DBLWR_MAGIC && ch_get32(block + 8) == DBLWR_VERSION &&
-           ch_get32(block + 12) == header_crc(block) && (ch_get64(block + 16) % 2 == which || CH_BUG(R20_RETIRED_EARLY)) &&
+           ch_get32(block + 12) == header_crc(block) &&
+           (ch_get64(block + 16) % 2 == which || CH_BUG(R20_RETIRED_EARLY)) &&
            ch_get32(block + 24) <= CH_BATCH_MAX;
 }
 

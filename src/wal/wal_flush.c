@@ -50,8 +50,8 @@ group_requests(const struct wal *w, lsn_t from, lsn_t to, uint64_t meta, struct 
     while (from < to) {
         uint64_t ring_index = from / WAL_BLOCK % w->ring_blocks;
         uint64_t buf_index = from / WAL_BLOCK % w->buf_blocks;
-        uint64_t blocks = ch_min_u64(w->ring_blocks - ring_index + CH_BUG(WAL_WRAP),
-                                     w->buf_blocks - buf_index);
+        uint64_t blocks =
+            ch_min_u64(w->ring_blocks - ring_index + CH_BUG(WAL_WRAP), w->buf_blocks - buf_index);
         struct dev_req *r = &reqs[n];
         uint64_t part;
 
