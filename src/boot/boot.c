@@ -603,6 +603,28 @@ boot_writable(struct db *db)
     return CH_FAIL(COHORT_EFAILED, "%s: read-only after an earlier failure", dev_name(db->dev));
 }
 
+/* background=no: what the flush thread does, for commits with durability=async, as far as somebody calls. */
+static int
+poll_async(struct db *db)
+{
+    lsn_t lsn = txns_async_lsn(db->txns);
+    uint64_t due, now;
+
+    if (lsn == 0 || wal_durable(db->wal) >= lsn) {
+        atomic_store_explicit(&db->async_due, 0, memory_order_relaxed);
+        return 0;
+    }
+    due = atomic_load_explicit(&db->async_due, memory_order_relaxed);
+    now = rt_now_ns();
+    if (due == 0)
+        atomic_store_explicit(&db->async_due, now + db->opts.async_ms * 1000000,
+                              memory_order_relaxed);
+    if (due == 0 || now < due)
+        return 0;
+    atomic_store_explicit(&db->async_due, 0, memory_order_relaxed);
+    return wal_flush(db->wal, lsn);
+}
+
 int
 boot_poll(struct db *db)
 {
@@ -620,6 +642,11 @@ boot_poll(struct db *db)
         atomic_store_explicit(&db->polling, false, memory_order_relaxed);
         if (rc != 0)
             return rc;
+    }
+    rc = poll_async(db);
+    if (rc != 0) {
+        boot_set_error(db, rc);
+        return rc;
     }
     wal_usage(db->wal, &used, &size);
     /* Nobody can wait for room here, so the largest record, a quarter of the log, must always fit the users' share. */

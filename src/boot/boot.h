@@ -42,6 +42,7 @@ struct db {
     bool ckpt_running, flush_running, sweep_running;
     struct rt_mutex sweep; /* rank DB: held for each step of the sweep thread, and by a check */
     _Atomic bool polling;  /* background=no: somebody runs the sweeper's steps; relaxed */
+    _Atomic uint64_t async_due; /* background=no: when the log is to be flushed; 0 = not known yet; relaxed */
     _Atomic bool stop;
     _Atomic int
         error; /* first fatal error of a background step; sticky. Pairs with db_writable() */

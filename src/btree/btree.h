@@ -122,6 +122,10 @@ CH_NODISCARD int bt_undo(struct bt *t, const struct bt_undo_op *op, lsn_t *lsn);
 
 /* Removes the ghosts without versions from the leaf of `key` and merges it if it became small. Best effort. */
 void bt_purge(struct bt *t, struct bt_slice key);
+/* The same for up to `leaves` leaves from that of the key in `key` (COHORT_KEY_MAX bytes) on, which becomes where to go on;
+ * *done: that was the last. */
+CH_NODISCARD int bt_purge_walk(struct bt *t, unsigned leaves, uint8_t *key, size_t *key_bytes,
+                               bool *done);
 
 /* Removes the entries >= from and < to (both needed) of a tree without versions, some leaves a record; leaves that lie wholly in
  * the range are freed unread. Returns after about `max` > 0 entries or whole leaves; *more: there may be others. */

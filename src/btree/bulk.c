@@ -519,15 +519,17 @@ is_empty(struct bt *t, const uint8_t *root)
     return true;
 }
 
-/* refs: the tree's root, the private root. The record, as a transaction of its own. */
-static lsn_t
-finish_commit(struct bt_bulk *b, struct ver_txn *w, bool durable)
+/* refs: the tree's root, the private root. The record, as a transaction of its own. CONFLICT: a prepared transaction has read in
+ * the tree. */
+static int
+finish_commit(struct bt_bulk *b, struct ver_txn *w, bool durable, lsn_t *out)
 {
     _Alignas(8) uint8_t top[CH_PAGE_BYTES];
     struct bt *t = b->t;
     const uint8_t *from = b->level > 0 ? b->refs[1].page : b->now;
     lsn_t lsn;
     bool ok;
+    int rc = 0;
 
     node_init(top, t->root, (uint8_t)b->level, t->tree);
     ok = node_adopt(top, from);
@@ -538,14 +540,21 @@ finish_commit(struct bt_bulk *b, struct ver_txn *w, bool durable)
     change_image(&b->c, top);
     change_page(&b->c, b->refs[1].pid);
     change_free(&b->c);
-    if (t->ver != NULL)
+    if (t->ver != NULL) {
         ver_commit_lock(t->ver);
+        rc = ver_guarded(t->ver, w, NULL);
+        if (rc != 0) {
+            ver_commit_unlock(t->ver);
+            return rc;
+        }
+    }
     lsn = bt_commit(t, &b->ticket, &b->c, b->refs, 2);
     if (t->ver != NULL) {
         atomic_store_explicit(&t->born, lsn, memory_order_release); /* U3; bt_unborn() acquires */
         ver_commit_end(t->ver, w, lsn, durable);
     }
-    return lsn;
+    *out = lsn;
+    return 0;
 }
 
 static int
@@ -565,11 +574,11 @@ finish_latched(struct bt_bulk *b, struct ver_txn **w, bool durable, lsn_t *lsn)
     rc = bt_node_verify(t, &b->refs[0], 0);
     if (rc == 0)
         rc = take_whole(b, b->edge[b->level], b->level);
-    if (rc != 0)
-        return rc;
-    *lsn = finish_commit(b, *w, durable);
-    *w = NULL; /* the store's now */
-    return 0;
+    if (rc == 0)
+        rc = finish_commit(b, *w, durable, lsn);
+    if (rc == 0)
+        *w = NULL; /* the store's now */
+    return rc;
 }
 
 int
@@ -583,6 +592,8 @@ bt_bulk_finish(struct bt_bulk *b, bool durable, lsn_t *lsn)
         rc = reserve(b);
     if (rc == 0 && t->ver != NULL)
         rc = ver_txn_create(t->ver, ver_new_id(t->ver), NULL, VER_NO_SLOT, wal_end(t->wal), &w);
+    if (rc == 0 && w != NULL)
+        rc = ver_txn_whole(t->ver, w, t->tree); /* it writes what no version tells of */
     if (rc == 0) {
         rt_lock(&t->smo);
         rc = finish_latched(b, &w, durable, lsn);

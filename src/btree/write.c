@@ -123,6 +123,30 @@ bt_purge(struct bt *t, struct bt_slice key)
         bt_merge(t, key, WAL_SHRINK);
 }
 
+int
+bt_purge_walk(struct bt *t, unsigned leaves, uint8_t *key, size_t *key_bytes, bool *done)
+{
+    struct bt_bounds bounds = {0};
+    struct buf_ref leaf;
+    unsigned ghosts;
+    int rc;
+
+    for (unsigned i = 0; i < leaves && !*done; i++) {
+        rc = bt_leaf_fix(t, BT_AT, (struct bt_slice){key, *key_bytes}, BUF_SHARED, &bounds, &leaf);
+        if (rc != 0)
+            return rc;
+        ghosts = node_ghosts(leaf.page);
+        buf_unfix(t->buf, &leaf);
+        if (ghosts > 0)
+            bt_purge(t, (struct bt_slice){key, *key_bytes});
+        *done = !bounds.has_upper;
+        if (bounds.has_upper)
+            memcpy(key, bounds.upper, bounds.upper_bytes);
+        *key_bytes = bounds.has_upper ? bounds.upper_bytes : 0;
+    }
+    return 0;
+}
+
 /* The leaf of `key` had no room for its entry. No latch held; the caller tries again after 0. */
 static int
 make_room(const struct write *w, struct bt_slice key, size_t value_bytes)

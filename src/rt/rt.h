@@ -23,7 +23,6 @@ enum rt_rank {
     RT_RANK_TXN = 15,        /* txn: who is open, prepared, being spilled */
     RT_RANK_REG = 16,        /* reg: open trees; held while a tree's record is read */
     RT_RANK_WAIT = 17,       /* ver: who waits for whom */
-    RT_RANK_BATCH = 20,      /* btree: one multi-leaf write at a time in its latching stage */
     RT_RANK_TREE = 30,       /* btree: one structure change at a time in a tree */
     RT_RANK_CLEANER = 40,    /* buf: one cleaner step at a time */
     RT_RANK_GC = 45,         /* store: one gc step, one store_write at a time */

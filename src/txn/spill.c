@@ -23,6 +23,7 @@ enum {
     REMOVE_ROWS = 256,                /* in one call */
     STEP_TRIM = 256,
     STEP_GHOSTS = 16,
+    STEP_LEAVES = 16,
     MAKE_ROOM_MIN = 4096, /* unspilled bytes that are worth a spill because memory is short */
     MAKE_ROOM_MAX = 65536,
 };
@@ -521,28 +522,64 @@ left_step(struct txns *ts, bool *did)
 
 /* ---- the sweeper's step ---- */
 
+/* Purges the leaf of `key`; `key` NULL: goes on with the walk. */
 static int
-purge(struct txns *ts, uint32_t id, struct bt_slice key)
+purge_in(struct txns *ts, struct bt *t, const struct bt_slice *key, bool *done)
+{
+    if (key == NULL)
+        return bt_purge_walk(t, STEP_LEAVES, ts->walk_key, &ts->walk_bytes, done);
+    bt_purge(t, *key);
+    return 0;
+}
+
+static int
+purge(struct txns *ts, uint32_t id, const struct bt_slice *key, bool *done)
 {
     struct reg_tree *tree;
     struct ver_view view;
     int rc;
 
-    if (id < REG_USER) {
-        bt_purge(reg_internal(ts->cfg.reg, id), key);
-        return 0;
-    }
+    if (id < REG_USER)
+        return purge_in(ts, reg_internal(ts->cfg.reg, id), key, done);
     rc = ver_view_open(ts->cfg.ver, &view); /* keeps a drop from freeing pages (read.c) */
     if (rc != 0)
-        return 0; /* the ghost waits for a write that needs its room */
+        return rc;
     rc = reg_get(ts->cfg.reg, id, &tree);
     if (rc == 0) {
-        if (!atomic_load_explicit(&tree->dropped, memory_order_acquire))
-            bt_purge(&tree->bt, key);
+        if (atomic_load_explicit(&tree->dropped, memory_order_acquire))
+            rc = COHORT_NOTFOUND;
+        else
+            rc = purge_in(ts, &tree->bt, key, done);
         reg_put(ts->cfg.reg, tree);
     }
+    if (ver_view_dead(ts->cfg.ver, &view))
+        rc = rc != 0 ? COHORT_NOTFOUND : 0; /* whatever it met: the tree may be gone */
     ver_view_close(ts->cfg.ver, &view);
-    return rc == COHORT_NOTFOUND ? 0 : rc;
+    if (rc == COHORT_NOTFOUND) {
+        *done = true;
+        rc = 0;
+    }
+    return rc;
+}
+
+/* Some leaves of a tree whose ghosts were too many to remember one by one. */
+static int
+walk_step(struct txns *ts, bool *did)
+{
+    bool done = false;
+    int rc;
+
+    if (ts->walk == 0) {
+        if (!ver_take_lost(ts->cfg.ver, &ts->walk))
+            return 0;
+        ts->walk_bytes = 0;
+    }
+    rc = purge(ts, ts->walk, NULL, &done);
+    if (rc == 0)
+        *did = true;
+    if (rc == 0 && done)
+        ts->walk = 0;
+    return rc;
 }
 
 int
@@ -551,6 +588,7 @@ txns_step(struct txns *ts, bool *did)
     uint8_t key[COHORT_KEY_MAX];
     size_t bytes;
     uint32_t tree;
+    bool done;
     int rc = 0;
 
     if (ver_trim(ts->cfg.ver, STEP_TRIM))
@@ -559,8 +597,13 @@ txns_step(struct txns *ts, bool *did)
         if (!ver_take_ghost(ts->cfg.ver, &tree, key, &bytes))
             break;
         *did = true;
-        rc = purge(ts, tree, (struct bt_slice){key, bytes});
+        rc = purge(ts, tree, &(struct bt_slice){key, bytes}, &done);
     }
+    if (rc == 0)
+        rc = walk_step(ts, did);
+    if (rc ==
+        COHORT_EBUSY) /* no slot for a view: the walk goes on next time, a ghost waits for who needs its room */
+        rc = 0;
     return rc != 0 ? rc : left_step(ts, did);
 }
 

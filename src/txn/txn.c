@@ -727,8 +727,12 @@ txn_note_created(struct txn *t, struct reg_tree *tree)
 int
 txn_note_dropped(struct txn *t, struct reg_tree *tree)
 {
-    int rc = note_add(t, tree, false);
+    int rc;
 
+    CH_ASSERT(t->w != NULL); /* its name is gone already */
+    rc = ver_txn_whole(t->ts->cfg.ver, t->w, tree->id); /* who has read in it conflicts */
+    if (rc == 0)
+        rc = note_add(t, tree, false);
     if (rc == 0)
         t->drops++;
     return rc;

@@ -149,6 +149,7 @@ lsn_t txns_async_lsn(struct txns *ts);
 /* The cut must not pass this (R12; R3: registered before the first append). CH_LSN_MAX: none. */
 lsn_t txns_oldest(struct txns *ts);
 /* One bounded step of what is left over by committed transactions: trims versions, purges ghosts, deletes undo entries. */
+/* One thread at a time. *did is set, never cleared. */
 CH_NODISCARD int txns_step(struct txns *ts, bool *did);
 
 /* ---- recovery ---- */

@@ -120,6 +120,10 @@ struct txns {
     struct txn_left *lefts;        /* lock */
     struct txn_recovery *recovery; /* NULL: it is over */
     lsn_t room_at;                 /* the log's end when cfg.room was called last */
+    /* A walk through a tree for ghosts; the sweeper's (txns_step()). */
+    uint32_t walk; /* tree, 0 = none */
+    size_t walk_bytes;
+    uint8_t walk_key[COHORT_KEY_MAX]; /* where to go on */
 };
 
 /* ---- txn.c ---- */

@@ -398,6 +398,36 @@ test_log_fails(struct zt *t)
     rig_close(&r);
 }
 
+/* Goal: ghosts that are too many to be remembered one by one go too. Method: delete thousands of records in one transaction, in both trees,
+ * in an order that leaves no neighbour behind; sweep; no ghost is left. */
+static void
+test_many_ghosts(struct zt *t)
+{
+    enum {
+        KEYS = 20000
+    };
+    struct bt_check_result c;
+    struct txn *txn;
+    struct rig r;
+
+    rig_open(&r, t, &(struct rig_options){.durability = COHORT_DURABILITY_NONE});
+    txn = rig_begin(&r, false);
+    for (unsigned k = 0; k < KEYS; k++)
+        ZT_OK(t, rig_put(&r, txn, k % 2, k, 1));
+    ZT_OK(t, txn_commit(txn, false, NULL));
+    txn = rig_begin(&r, false);
+    for (unsigned k = 0; k < KEYS; k++)
+        ZT_OK(t, rig_put(&r, txn, k * 7919 % KEYS % 2, k * 7919 % KEYS, 0));
+    ZT_OK(t, txn_commit(txn, false, NULL));
+    rig_sweep(&r);
+    for (unsigned i = 0; i < RIG_TREES; i++) {
+        c = (struct bt_check_result){0};
+        ZT_OK(t, bt_check(&r.trees[i]->bt, NULL, NULL, NULL, &c));
+        ZT_CHECK(t, c.ghosts == 0 && c.entries == 0 && c.leaf_pages == 1);
+    }
+    rig_close(&r);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -406,7 +436,7 @@ main(int argc, char **argv)
         {"conflicts", test_conflicts, 1},   {"serializable", test_serializable, 1},
         {"spill", test_spill, 1},           {"prepared", test_prepared, 1},
         {"cursor", test_cursor, 4},         {"notes", test_notes, 1},
-        {"log_fails", test_log_fails, 1},
+        {"log_fails", test_log_fails, 1},   {"many_ghosts", test_many_ghosts, 1},
     };
 
     return zt_main(argc, argv, "txn", cases, CH_ARRAY_LEN(cases));

@@ -288,6 +288,37 @@ ver_entry_free(struct ver *v, struct ver_entry *e)
     entry_memory_free(e);
 }
 
+enum {
+    WHOLE_BYTES = sizeof(uint32_t),
+};
+
+int
+ver_txn_whole(struct ver *v, struct ver_txn *w, uint32_t tree)
+{
+    /* The first one also counts the descriptor, which others than views may keep alone. */
+    size_t bytes = WHOLE_BYTES + (w->whole_count == 0 ? sizeof(*w) : 0);
+    uint32_t *grown = realloc(w->wholes, (w->whole_count + 1) * sizeof(*grown));
+
+    CH_ASSERT(ver_committed(w) == 0);
+    if (grown == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "transaction %" PRIu64 ": note of tree %" PRIu32, w->id,
+                       tree);
+    w->wholes = grown;
+    w->wholes[w->whole_count++] = tree;
+    count_bytes(v, w, bytes);
+    return 0;
+}
+
+void
+ver_txn_free(struct ver *v, struct ver_txn *w)
+{
+    if (w->whole_count > 0)
+        uncount_bytes(v, w, sizeof(*w) + w->whole_count * WHOLE_BYTES);
+    CH_ASSERT(atomic_load_explicit(&w->bytes, memory_order_relaxed) == 0);
+    free(w->wholes);
+    free(w);
+}
+
 void
 ver_entry_discard(struct ver *v, struct ver_entry *e)
 {
@@ -339,7 +370,7 @@ ver_entry_push(struct ver *v, struct ver_entry *e, lsn_t lsn, bool deletes)
 
     CH_ASSERT(ver_committed(e->writer) == 0);
     e->lsn = lsn;
-    e->deletes = deletes && e->kind != VER_WAS_LOCK;
+    e->deletes = deletes; /* C5: what is true of a LOCK's leaf holds until it is popped or removed */
     list_append(e->writer, e);
     atomic_fetch_add_explicit(&v->entries, 1, memory_order_relaxed);
     rt_lock(&s->lock);

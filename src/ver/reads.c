@@ -340,6 +340,27 @@ ver_reads_hit(const struct ver_reads *r, struct ver_key key)
     return false;
 }
 
+static bool
+tree_hit(const struct ver_reads *r, uint32_t tree)
+{
+    for (size_t i = 0; !r->all && i < r->count; i++) {
+        if (r->ranges[i].tree == tree)
+            return true;
+    }
+    return r->all;
+}
+
+/* Of what the writer did to trees as wholes. */
+static bool
+wholes_hit(const struct ver_reads *r, const struct ver_txn *w)
+{
+    for (unsigned i = 0; i < w->whole_count; i++) {
+        if (tree_hit(r, w->wholes[i]))
+            return true;
+    }
+    return false;
+}
+
 /* ---- validation --------------------------------------------------------------------------------------- */
 
 /* The first writer that committed after `after`. */
@@ -363,6 +384,8 @@ chunk_hit(struct ver *v, const struct ver_reads *r, struct ver_txn *w, struct ve
     unsigned budget = CHUNK;
 
     for (; w != NULL && budget > 0; w = *next) {
+        if (wholes_hit(r, w))
+            return true;
         for (struct ver_entry *e = ver_oldest(w); e != NULL; e = ver_newer(e)) {
             if (e->kind != VER_WAS_LOCK && ver_reads_hit(r, ver_entry_key(e)))
                 return true;
@@ -461,6 +484,8 @@ guard_hit(const struct ver_guard_node *g, const struct ver_txn *w, const struct 
         return true;
     if (w == NULL || w->id == g->id)
         return false;
+    if (wholes_hit(g->reads, w))
+        return true;
     for (struct ver_entry *e = ver_oldest(w); e != NULL; e = ver_newer(e)) {
         if (e->kind != VER_WAS_LOCK && ver_reads_hit(g->reads, ver_entry_key(e)))
             return true;

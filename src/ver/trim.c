@@ -75,7 +75,7 @@ queue_remove(struct ver *v, struct ver_txn *w)
     }
     rt_unlock(&v->queue_lock);
     if (!w->spilled)
-        free(w);
+        ver_txn_free(v, w);
 }
 
 /* ---- trim and prune ---------------------------------------------------------------------------------- */
@@ -171,7 +171,7 @@ prune(struct ver *v, unsigned *budget)
             return false;
         v->pruned = w;
         --*budget;
-        if (ver_oldest(w) == NULL && w->pins == 0)
+        if (ver_oldest(w) == NULL && w->pins == 0 && w->whole_count == 0) /* P3 */
             queue_remove(v, w);
         if (*budget == 0)
             return false;
@@ -308,6 +308,37 @@ ring_get(const struct ver *v, size_t at, void *data, size_t bytes)
     memcpy((uint8_t *)data + first, v->ghosts, bytes - first);
 }
 
+/* ghost_lock held. More trees than are remembered: their ghosts wait for writes that need the room. */
+static void
+ghost_lost(struct ver *v, uint32_t tree)
+{
+    for (unsigned i = 0; i < v->lost_count; i++) {
+        if (v->lost[i] == tree)
+            return;
+    }
+    if (v->lost_count == VER_LOST_TREES)
+        return;
+    v->lost[v->lost_count++] = tree;
+    atomic_fetch_add_explicit(&v->ghost_count, 1, memory_order_relaxed);
+}
+
+bool
+ver_take_lost(struct ver *v, uint32_t *tree)
+{
+    bool taken = false;
+
+    if (atomic_load_explicit(&v->ghost_count, memory_order_relaxed) == 0)
+        return false;
+    rt_lock(&v->ghost_lock);
+    if (v->lost_count > 0) {
+        *tree = v->lost[--v->lost_count];
+        atomic_fetch_sub_explicit(&v->ghost_count, 1, memory_order_relaxed);
+        taken = true;
+    }
+    rt_unlock(&v->ghost_lock);
+    return taken;
+}
+
 void
 ver_ghost_add(struct ver *v, uint32_t tree, const uint8_t *key, size_t bytes)
 {
@@ -316,7 +347,9 @@ ver_ghost_add(struct ver *v, uint32_t tree, const uint8_t *key, size_t bytes)
     ch_put32(head, tree);
     ch_put16(head + 4, (uint16_t)bytes);
     rt_lock(&v->ghost_lock);
-    if (v->ghost_used + GHOST_HEAD + bytes <= VER_GHOST_BYTES) { /* else it is forgotten */
+    if (v->ghost_used + GHOST_HEAD + bytes > VER_GHOST_BYTES) {
+        ghost_lost(v, tree);
+    } else {
         ring_put(v, v->ghost_at + v->ghost_used, head, GHOST_HEAD);
         if (bytes > 0)
             ring_put(v, v->ghost_at + v->ghost_used + GHOST_HEAD, key, bytes);
@@ -364,6 +397,8 @@ ver_take_cleanup(struct ver *v, uint64_t *txn)
         atomic_fetch_sub_explicit(&v->cleanups, 1, memory_order_relaxed);
     }
     rt_unlock(&v->queue_lock);
-    free(w);
-    return w != NULL;
+    if (w == NULL)
+        return false;
+    ver_txn_free(v, w);
+    return true;
 }

@@ -119,7 +119,7 @@ txn_destroy(struct ver *v, struct ver_txn *w)
         newer = ver_newer(e);
         ver_entry_free(v, e);
     }
-    free(w);
+    ver_txn_free(v, w);
 }
 
 void
@@ -135,7 +135,7 @@ ver_destroy(struct ver *v)
     }
     for (struct ver_txn *w = v->cleanup; w != NULL; w = next) {
         next = w->next;
-        free(w);
+        ver_txn_free(v, w);
     }
     for (unsigned i = 0; i < v->cfg.slots_max; i++) {
         if (v->slots[i].live != NULL)
@@ -214,12 +214,12 @@ ver_txn_create(struct ver *v, uint64_t id, void *tag, uint32_t slot, lsn_t first
 void
 ver_txn_discard(struct ver *v, struct ver_txn *w)
 {
-    CH_ASSERT(w->newest == NULL && atomic_load_explicit(&w->bytes, memory_order_relaxed) == 0);
+    CH_ASSERT(w->newest == NULL);
     if (w->slot != VER_NO_SLOT) {
         v->slots[w->slot].live = NULL;
         ver_ended(v, w->slot, w->id);
     }
-    free(w);
+    ver_txn_free(v, w);
 }
 
 uint64_t

@@ -117,7 +117,10 @@ enum ver_kind { /* what an entry restores */
 #define VER_NO_SLOT UINT32_MAX
 CH_NODISCARD int ver_txn_create(struct ver *v, uint64_t id, void *tag, uint32_t slot, lsn_t first,
                                 struct ver_txn **out);
-void ver_txn_discard(struct ver *v, struct ver_txn *w); /* one without entries */
+void ver_txn_discard(struct ver *v, struct ver_txn *w); /* one without entries, or all popped */
+/* The writer replaces or takes away a tree as a whole, without versions of its records: who has read in that tree has read what it
+ * writes. Stays so when what it did is rolled back. Its own thread. ENOMEM. */
+CH_NODISCARD int ver_txn_whole(struct ver *v, struct ver_txn *w, uint32_t tree);
 uint64_t ver_txn_id(const struct ver_txn *w);
 lsn_t ver_txn_first(const struct ver_txn *w);
 
@@ -203,6 +206,8 @@ bool ver_relieve(struct ver *v);
 /* Keys that may have become garbage ghosts: of trimmed deletes and undone inserts; bounded memory, so some may be
  * forgotten. `key` of COHORT_KEY_MAX bytes. False: none. */
 bool ver_take_ghost(struct ver *v, uint32_t *tree, uint8_t *key, size_t *key_bytes);
+/* A tree whose ghosts the memory had no room for: all of it should be walked through. False: none. */
+bool ver_take_lost(struct ver *v, uint32_t *tree);
 /* The transaction, spilled in part, is committed, and no view needs its before-images any more: its part of the undo tree
  * may be deleted. False: none. */
 bool ver_take_cleanup(struct ver *v, uint64_t *txn);

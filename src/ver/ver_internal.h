@@ -30,6 +30,7 @@ enum {
     VER_BUCKETS_MIN = 16, /* of a shard; a power of two */
     VER_INLINE_MAX = 128, /* larger images are allocated apart, to be given back when spilled */
     VER_GHOST_BYTES = 1 << 16, /* ring of keys */
+    VER_LOST_TREES = 64,       /* trees whose ghosts the ring had no room for */
     VER_WAIT_CONDS = 16,       /* by owner */
     VER_TRIM_MIN = 16,         /* entries and writers that a commit trims at least, at most */
     VER_TRIM_MAX = 4096,
@@ -61,6 +62,8 @@ struct ver_txn {
     struct ver_entry *last_spilled; /* it and all older ones are in the undo tree; the spiller's */
     struct ver_txn *prev, *next;    /* queue; next also in the cleanup list */
     uint64_t count;                 /* entries in the list */
+    uint32_t *wholes;               /* trees that it writes as a whole; kept until all views see it */
+    unsigned whole_count;
     uint32_t slot;
     unsigned pins; /* by validation; trim_lock */
     bool durable;
@@ -140,7 +143,9 @@ struct ver {
     struct rt_mutex ghost_lock;
     uint8_t *ghosts; /* ring of {tree u32, bytes u16, key} */
     size_t ghost_at, ghost_used;
-    _Atomic uint64_t ghost_count;
+    _Atomic uint64_t ghost_count; /* keys and lost trees */
+    uint32_t lost[VER_LOST_TREES];
+    unsigned lost_count;
 
     struct rt_mutex guard_lock;
     struct ver_guard_node *guards;
@@ -169,6 +174,8 @@ bool ver_slot_next(struct ver *v, uint32_t from, uint32_t *slot);
 
 uint64_t ver_hash(const struct ver *v, struct ver_key key);
 void ver_entry_free(struct ver *v, struct ver_entry *e);
+/* A descriptor without entries. */
+void ver_txn_free(struct ver *v, struct ver_txn *w);
 /* trim_lock held; the entry's writer is committed and the entry not needed: takes it out of its chain
  * and frees it. A key that has no chain now and may be a ghost goes to the ring. */
 void ver_entry_remove(struct ver *v, struct ver_entry *e);
