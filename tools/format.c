@@ -278,7 +278,8 @@ format_root(struct format *f)
         {8, 'u', "map_start"},    {8, 'u', "checkpoint"},    {8, 'u', "map_pages"},
         {8, 'u', "zone_pages"},   {8, 'u', "page_high"},     {8, 'u', "unit_bytes"},
         {4, 'u', "extent_count"}, {4, 'u', "inplace_zones"}, {8, 'x', "digest_map"},
-        {8, 'x', "digest_zones"}, {72, 'z', "zero"},
+        {8, 'x', "digest_zones"}, {8, 'u', "ids_root"},      {8, 'u', "next_txn"},
+        {56, 'z', "zero"},
     };
     uint64_t extents = ch_min_u64(ch_get32(f->data + 160), META_EXTENTS_MAX);
 

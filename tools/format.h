@@ -41,7 +41,7 @@ void format_record(struct format *f);
 void format_image(struct format *f, size_t bytes);
 void format_zone_entry(struct format *f);
 
-/* ---- building blocks, for format_page.c and format_record.c ---- */
+/* ---- building blocks, for the other files of it ---- */
 
 struct format_field {
     uint8_t bytes;
@@ -60,11 +60,25 @@ uint64_t format_peek(const struct format *f, size_t off, size_t n);
 void format_note(struct format *f, size_t n, const char *name, const char *fmt, ...)
     CH_PRINTF(4, 5);
 uint64_t format_number(struct format *f, size_t n, const char *name);
-/* The size of a value, without the bit that marks a reference. */
-size_t format_value_bytes(struct format *f, const char *name);
+/* The size of a value, without the bit that says that it is a reference; `of` is printed behind it. */
+size_t format_value_bytes(struct format *f, const char *name, const char *of, bool *reference);
+/* A value of a user's tree. */
+void format_value(struct format *f, size_t n, bool reference);
 void format_place(struct format *f, const char *name);
 /* Contents; long ones take several lines, runs of zeroes one. */
 void format_bytes(struct format *f, size_t n, const char *name);
 void format_payload(struct format *f, uint8_t type); /* of a record: all that is left */
+
+/* ---- entries of the internal trees (format_tree.c) ---- */
+
+enum {
+    FORMAT_KEY_TEXT = 80
+};
+bool format_is_internal(uint32_t tree);
+/* What a key means, for people; empty for those that are text. */
+void format_tree_key(char text[FORMAT_KEY_TEXT], uint32_t tree, const uint8_t *key, size_t bytes);
+/* The n bytes of the value at that key. */
+void format_tree_value(struct format *f, uint32_t tree, const uint8_t *key, size_t key_bytes,
+                       size_t n);
 
 #endif

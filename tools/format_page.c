@@ -7,7 +7,8 @@
 #include "page/page.h"
 
 enum {
-    BIT_15_CLEAR = 0x7fff /* of the sizes that carry a flag */
+    BIT_15_CLEAR = 0x7fff, /* of the sizes that carry a flag */
+    REFERENCE_BYTES = 16,
 };
 
 struct entry {
@@ -16,12 +17,27 @@ struct entry {
 };
 
 size_t
-format_value_bytes(struct format *f, const char *name)
+format_value_bytes(struct format *f, const char *name, const char *of, bool *reference)
 {
     uint64_t n = format_peek(f, 0, 2), bytes = n & BIT_15_CLEAR;
 
-    format_note(f, 2, name, "%" PRIu64 "%s", bytes, n != bytes ? ", a reference" : "");
+    *reference = n != bytes;
+    format_note(f, 2, name, "%" PRIu64 "%s%s", bytes, *reference ? ", a reference" : "", of);
     return bytes;
+}
+
+void
+format_value(struct format *f, size_t n, bool reference)
+{
+    static const struct format_field fields[] = {
+        {8, 'u', "large_value"},
+        {8, 'u', "large_bytes"},
+    };
+
+    if (reference && n == REFERENCE_BYTES && n <= format_left(f))
+        format_fields(f, fields, CH_ARRAY_LEN(fields));
+    else
+        format_bytes(f, n, "value");
 }
 
 static void
@@ -97,6 +113,37 @@ entry_bytes(const struct format *f, const struct entry *e, bool leaf)
     return e->off + head + e->suffix + value <= f->bytes ? head + e->suffix + value : 0;
 }
 
+/* The entry's key, put together from prefix and suffix; its size. */
+static size_t
+entry_key(const struct format *f, const struct entry *e, uint8_t key[CH_PAGE_BYTES])
+{
+    size_t prefix = ch_get16(f->data + 58);
+
+    memcpy(key, f->data + NODE_LEAF_BODY, prefix);
+    memcpy(key + prefix, f->data + e->off + NODE_LEAF_ENTRY, e->suffix);
+    return prefix + e->suffix;
+}
+
+static void
+format_leaf_entry(struct format *f, const struct entry *e)
+{
+    uint32_t tree = page_tree(f->data);
+    uint8_t key[CH_PAGE_BYTES];
+    size_t key_bytes = entry_key(f, e, key), value;
+    char name[48], of[FORMAT_KEY_TEXT] = "";
+    bool reference;
+
+    snprintf(name, sizeof(name), "entry_%u value_bytes", e->index);
+    if (format_is_internal(tree))
+        format_tree_key(of, tree, key, key_bytes);
+    value = format_value_bytes(f, name, of, &reference);
+    format_bytes(f, e->suffix, "suffix");
+    if (format_is_internal(tree))
+        format_tree_value(f, tree, key, key_bytes, value);
+    else
+        format_value(f, value, reference);
+}
+
 static void
 format_heap(struct format *f, struct entry *entries, unsigned count, bool leaf)
 {
@@ -110,12 +157,7 @@ format_heap(struct format *f, struct entry *entries, unsigned count, bool leaf)
             break;
         format_bytes(f, e->off - f->pos, "dead");
         if (leaf) {
-            size_t value;
-
-            snprintf(name, sizeof(name), "entry_%u value_bytes", e->index);
-            value = format_value_bytes(f, name);
-            format_bytes(f, e->suffix, "suffix");
-            format_bytes(f, value, "value");
+            format_leaf_entry(f, e);
         } else {
             snprintf(name, sizeof(name), "entry_%u child", e->index);
             (void)format_number(f, NODE_INNER_ENTRY, name);

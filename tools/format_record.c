@@ -5,6 +5,7 @@
 
 #include "btree/btree.h"
 #include "store/store.h"
+#include "txn/txn.h"
 #include "wal/wal.h"
 
 void
@@ -69,15 +70,16 @@ format_operation(struct format *f)
     static const char *const names[KIND_END] = {
         "unknown", "PUT", "DEL", "ADD_CHILD", "DEL_CHILD", "CUT", "IMAGE", "FREE", "GHOST"};
     uint64_t kind = format_peek(f, 0, 1), n, value;
+    bool reference;
 
     format_note(f, 1, "kind", "%" PRIu64 " (%s)", kind, kind < KIND_END ? names[kind] : "unknown");
     (void)format_number(f, 1, "zero");
     switch (kind) {
     case KIND_PUT:
         n = format_number(f, 2, "key_bytes");
-        value = format_value_bytes(f, "value_bytes");
+        value = format_value_bytes(f, "value_bytes", "", &reference);
         format_bytes(f, n, "key");
-        format_bytes(f, value, "value");
+        format_value(f, value, reference);
         break;
     case KIND_DEL:
     case KIND_GHOST:
@@ -151,6 +153,29 @@ format_undo_head(struct format *f)
     (void)format_number(f, 8, "undo_next");
 }
 
+/* ---- ends of transactions ---- */
+
+static void
+format_commit(struct format *f)
+{
+    uint64_t flags;
+
+    (void)format_number(f, 8, "transaction");
+    flags = format_peek(f, 0, 4);
+    format_note(f, 4, "flags", "%" PRIu64 "%s", flags,
+                flags == 1 ? " (it has rows in the undo tree)" : "");
+}
+
+static void
+format_prepare(struct format *f)
+{
+    uint64_t n;
+
+    (void)format_number(f, 8, "transaction");
+    n = format_number(f, 1, "gid_bytes");
+    format_bytes(f, n, "gid");
+}
+
 void
 format_payload(struct format *f, uint8_t type)
 {
@@ -162,7 +187,26 @@ format_payload(struct format *f, uint8_t type)
         format_undo_head(f);
     if (type >= BT_RECORD_PAGES && type <= BT_RECORD_UNDO)
         format_change_record(f);
+    else if (type == TXN_RECORD_COMMIT)
+        format_commit(f);
+    else if (type == TXN_RECORD_ABORT)
+        (void)format_number(f, 8, "transaction");
+    else if (type == TXN_RECORD_PREPARE)
+        format_prepare(f);
     format_bytes(f, format_left(f), "payload");
+}
+
+static const char *
+record_name(uint64_t type)
+{
+    static const char *const names[] = {
+        [STORE_RECORD_MAP] = "MAP",     [BT_RECORD_PAGES] = "page changes",
+        [BT_RECORD_WRITE] = "WRITE",    [BT_RECORD_UNDO] = "UNDO",
+        [TXN_RECORD_COMMIT] = "COMMIT", [TXN_RECORD_ABORT] = "ABORT",
+        [TXN_RECORD_PREPARE] = "PREPARE",
+    };
+
+    return type < CH_ARRAY_LEN(names) && names[type] != NULL ? names[type] : "unknown";
 }
 
 void
@@ -172,12 +216,7 @@ format_record(struct format *f)
     uint64_t type = format_peek(f, 0, 1);
     size_t end = f->bytes;
 
-    format_note(f, 1, "type", "%" PRIu64 " (%s)", type,
-                type == STORE_RECORD_MAP  ? "MAP"
-                : type == BT_RECORD_PAGES ? "page changes"
-                : type == BT_RECORD_WRITE ? "WRITE"
-                : type == BT_RECORD_UNDO  ? "UNDO"
-                                          : "unknown");
+    format_note(f, 1, "type", "%" PRIu64 " (%s)", type, record_name(type));
     (void)format_number(f, 3, "zero");
     f->bytes = f->pos + ch_min_u64(length, format_left(f));
     format_payload(f, (uint8_t)type);

@@ -421,7 +421,7 @@ bad "memory of an empty cache" "did not fill" bench memory -d "$dir/memory2" --r
     --seconds 0.1 --quiet
 ok "space" "*" bench space -d "$dir/space" --records 5000 --overwrites 2 $small --json --quiet
 json "space" 'o[0]["live_bytes"] < o[0]["data_bytes"] < o[0]["file_bytes"] - o[0]["log_bytes"]'
-ok "bench txn" "*" bench txn -d "$dir/bench-txn" --records 3000 --rounds 1 --seconds 0.05 --durable-ops 300 \
+ok "bench txn" "*" bench txn -d "$dir/bench-txn" --records 20000 --rounds 1 --seconds 0.05 --durable-ops 300 \
     --json --quiet
 json "bench txn" 'all(f in o[0] for f in ("read_txn_cost", "write_txn_scaling", "commit_none_with_reader", "scan_per_s",
     "get_many_speedup", "durable_1_bytes", "durable_16_bytes", "bulk_load_speedup"))'

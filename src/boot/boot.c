@@ -36,6 +36,9 @@ enum {
     BOOT_WAL_USER_PERCENT = 75,
     BOOT_POLL_PERCENT_MAX = 40,
     BOOT_POLL_SWEEPS = 2,
+    BOOT_KEEP_SHARE = 64, /* of the device's pages are kept for undo and deletes */
+    BOOT_KEEP_MIN = 16,
+    BOOT_KEEP_MAX = 4096,
 };
 
 #define KIB UINT64_C(1024)
@@ -396,6 +399,15 @@ undo_log(struct db *db)
     wal_destroy(db->wal);
 }
 
+/* Undo of the log's share, and rows of the undo tree for deletes in transactions of a fair size. */
+static uint64_t
+keep_pages(const struct db *db)
+{
+    uint64_t pages = layout_bytes(db) / CH_PAGE_BYTES / BOOT_KEEP_SHARE;
+
+    return ch_clamp_u64(pages, BOOT_KEEP_MIN, BOOT_KEEP_MAX);
+}
+
 static int
 step_cache(struct db *db)
 {
@@ -405,6 +417,7 @@ step_cache(struct db *db)
         .cache_bytes = db->opts.cache_bytes,
         .pages_max = map_pages_max(store_map(db->store)),
         .batch_pages = batch_pages(db),
+        .keep_pages = keep_pages(db),
         .background = db->opts.background != 0,
     };
 

@@ -365,6 +365,7 @@ write_txn(struct write *w)
     w->done->lsn = append_with_head(w, BT_RECORD_WRITE, &l);
     if (e != NULL)
         ver_entry_push(t->ver, e, w->done->lsn, op->kind == BT_DEL); /* W2 */
+    ver_note_sizes(t->ver, op->txn, w->before.bytes, op->kind == BT_DEL ? 0 : op->value.bytes);
     apply(w);
     return 0;
 }
@@ -399,6 +400,7 @@ write_own(struct write *w)
     w->done->lsn = wal_append(t->wal, &w->ticket, BT_RECORD_PAGES, CH_WAL, &part, 1);
     ver_entry_push(t->ver, e, w->done->lsn, w->op->kind == BT_DEL); /* W2 */
     ver_commit_end(t->ver, txn, w->done->lsn, w->op->durable);
+    ver_note_sizes(t->ver, NULL, w->before.bytes, w->op->kind == BT_DEL ? 0 : w->op->value.bytes);
     apply(w);
     return 0;
 }
@@ -458,13 +460,15 @@ check_op(const struct bt *t, const struct bt_op *op)
 int
 bt_write(struct bt *t, const struct bt_op *op, struct bt_done *done)
 {
-    struct write w = {.t = t, .op = op, .done = done};
+    struct write w = {.t = t, .op = op, .done = done, .ticket.once = true};
     bool lock = op->kind == BT_LOCK;
     int rc;
 
     check_op(t, op);
     *done = (struct bt_done){0};
     w.class = op->system ? WAL_SYSTEM : op->kind == BT_DEL ? WAL_SHRINK : WAL_USER;
+    if (t->ver != NULL && w.class == WAL_USER && !lock) /* R11; half full pages at worst */
+        buf_keep(t->buf, ch_div_up(2 * ver_undo_bytes(t->ver), CH_PAGE_BYTES));
     do {
         rc = lock ? 0 : buf_admit(t->buf, w.class == WAL_USER);
         if (rc == 0 && !lock)
@@ -529,7 +533,8 @@ undo_once(struct write *w, const struct bt_undo_op *op, lsn_t *lsn)
 int
 bt_undo(struct bt *t, const struct bt_undo_op *op, lsn_t *lsn)
 {
-    struct write w = {.t = t, .class = op->system ? WAL_SYSTEM : WAL_SHRINK};
+    struct write w = {
+        .t = t, .class = op->system ? WAL_SYSTEM : WAL_SHRINK, .ticket.once = true};
     int rc;
 
     CH_ASSERT(op->kind >= VER_WAS_VALUE && op->kind <= VER_WAS_LOCK);

@@ -122,6 +122,7 @@ buf_create(const struct buf_config *cfg, struct buf **out)
     b->store = cfg->store;
     b->wal = cfg->wal;
     b->pages_max = cfg->pages_max;
+    b->keep_pages = cfg->keep_pages;
     b->background = cfg->background;
     b->patience_ns = BUF_PATIENCE_NS;
     buf_locks_init(b);
@@ -631,8 +632,9 @@ buf_admit_cleaning(struct buf *b)
     return cleaner_error(b);
 }
 
-int
-buf_admit(struct buf *b, bool grows)
+/* `kept`: pages that must be left. */
+static int
+admit(struct buf *b, bool grows, uint64_t kept)
 {
     int rc = buf_error(b);
 
@@ -640,11 +642,29 @@ buf_admit(struct buf *b, bool grows)
         return cleaner_error(b);
     if (grows && !CH_BUG(R11_NO_ADMISSION) &&
         !store_has_room(b->store, atomic_load_explicit(&b->dirty_new, memory_order_relaxed),
-                        ADMIT_NEW_PAGES))
+                        ADMIT_NEW_PAGES + kept))
         return CH_FAIL(COHORT_EFULL, "the store has no room for more pages");
     if (!buf_wants_cleaning(b) && !buf_too_dirty(b, BUF_DIRTY_MAX_PERCENT))
         return 0;
     return buf_admit_cleaning(b);
+}
+
+int
+buf_admit(struct buf *b, bool grows)
+{
+    return admit(b, grows, b->keep_pages + atomic_load_explicit(&b->kept, memory_order_relaxed));
+}
+
+int
+buf_admit_kept(struct buf *b)
+{
+    return admit(b, true, atomic_load_explicit(&b->kept, memory_order_relaxed));
+}
+
+void
+buf_keep(struct buf *b, uint64_t pages)
+{
+    atomic_store_explicit(&b->kept, pages, memory_order_relaxed);
 }
 
 bool

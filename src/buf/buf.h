@@ -30,6 +30,7 @@ struct buf_config {
     uint64_t cache_bytes;
     uint64_t pages_max;
     unsigned batch_pages; /* of the cleaner */
+    uint64_t keep_pages;  /* that writes which grow must leave to undo and deletes (R11) */
     bool background;      /* false: waits for frames run buf_clean_step() themselves */
 };
 CH_NODISCARD int buf_create(const struct buf_config *cfg, struct buf **out);
@@ -93,6 +94,10 @@ void buf_prefetch(struct buf *b, const page_id *pids, unsigned n);
 /* Called by writers before they latch anything: waits while too many frames are dirty (so that reads always
  * find clean frames) and returns EFULL when the store has no room (`grows`: the operation may add pages or bytes). */
 CH_NODISCARD int buf_admit(struct buf *b, bool grows);
+/* The same for what grows on behalf of undo, and of deletes: from the pages that are kept for them. */
+CH_NODISCARD int buf_admit_kept(struct buf *b);
+/* So many pages more than keep_pages are kept from now on, for undo of what is open. */
+void buf_keep(struct buf *b, uint64_t pages);
 
 /* One bounded cleaner step: publishes ready batches, runs gc steps the store wants, writes one batch of cold dirty frames (all
  * dirty frames with rec_lsn < `before` first; pass 0 for none). *did tells whether anything happened. */

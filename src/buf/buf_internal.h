@@ -104,7 +104,8 @@ struct cleaner {
 struct buf {
     struct store *store;
     struct wal *wal;
-    uint64_t pages_max;
+    uint64_t pages_max, keep_pages;
+    _Atomic uint64_t kept; /* buf_keep(); relaxed: a hint that is renewed before each write */
     unsigned batch_pages;
     bool background;
     lsn_t redo_bound;     /* recovery only, single-threaded; 0 = none */

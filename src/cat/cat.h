@@ -22,7 +22,7 @@ struct cat;
 struct ver;
 CH_NODISCARD int cat_create(struct reg *reg, struct txns *txns, struct ver *ver, struct cat **out);
 void cat_destroy(struct cat *c);
-/* After recovery: finds the next number of large values. */
+/* After recovery: finds the next number of large values, and the trees that prepared transactions are dropping. */
 CH_NODISCARD int cat_load(struct cat *c);
 
 /* ---- names; as cohort_tree_*(); t is never NULL here ---- */

@@ -1,8 +1,9 @@
 /* reg.c - see reg.h.
  *
  * Invariants:
- *   G1  a tree is in the hash from its first reg_get() on while it has references, a drop of it is open, or it is dropped and
- *       not yet forgotten; so `writers`, `dropping` and `dropped` are the same for everybody who finds it.
+ *   G1  a tree is in the hash from its first reg_get() on while it has references, a drop of it is open, it is dropped and
+ *       not yet forgotten, or it was bulk loaded; so `writers`, `dropping`, `dropped` and `born` are the same for everybody who
+ *       finds it, old snapshots included.
  *   G2  an id is given out only after key 0 of `ids` says, in log order, that it may have been (R13).
  *   G3  a record of `ids` is written only when its root page is formatted, in log order; it is removed when the pages are
  *       freed. What has a record has a root.
@@ -500,7 +501,8 @@ release_unused(struct reg *r, struct reg_tree *t)
 
     if (t->refs > 0 || t->id < REG_USER)
         return;
-    if (t->linked && (dropped || t->dropping != 0))
+    if (t->linked &&
+        (dropped || t->dropping != 0 || atomic_load_explicit(&t->bt.born, memory_order_acquire) != 0))
         return;
     if (t->linked)
         unlink_tree(r, t);

@@ -1,5 +1,5 @@
 /* rt_posix.c - threads, locks, time and chance from Linux. The rules of ranks, T1 .. T4, are kept by
- * rt_rank.c.
+ * rt_rank.h.
  *
  * Condition variables run on CLOCK_MONOTONIC. Failing pthread calls are programmer errors, except
  * for pthread_create(). Crash: nothing here survives the process.
@@ -39,12 +39,13 @@ rt_mutex_fini(struct rt_mutex *m)
 void
 rt_lock(struct rt_mutex *m)
 {
+    struct rt_holder *me = &rt_holder;
     int rc;
 
-    rt_rank_check(m); /* T1 */
+    rt_rank_check(me, m); /* T1 */
     rc = pthread_mutex_lock(&m->m);
     CH_ASSERT(rc == 0);
-    rt_rank_push(m);
+    rt_rank_push(me, m);
 }
 
 bool
@@ -54,7 +55,7 @@ rt_trylock(struct rt_mutex *m)
 
     CH_ASSERT(rc == 0 || rc == EBUSY);
     if (rc == 0)
-        rt_rank_push(m);
+        rt_rank_push(&rt_holder, m);
     return rc == 0;
 }
 
@@ -63,7 +64,7 @@ rt_unlock(struct rt_mutex *m)
 {
     int rc;
 
-    rt_rank_remove(m);
+    rt_rank_remove(&rt_holder, m);
     rc = pthread_mutex_unlock(&m->m);
     CH_ASSERT(rc == 0);
 }

@@ -18,7 +18,7 @@
  *       address is compared except for equality.
  *   B3  a mutex is taken only by a thread that runs: owner set without a point since it was seen free.
  *
- * The rules of ranks, T1 .. T4, are kept by rt_rank.c. A thread may see a wait end without a signal, as
+ * The rules of ranks, T1 .. T4, are kept by rt_rank.h. A thread may see a wait end without a signal, as
  * POSIX allows. Crash: nothing here survives the process.
  */
 #include "rt/rt_sim.h"
@@ -205,8 +205,9 @@ schedule(bool stay)
         wait_for_baton(me);
 }
 
+/* `weight`: how much likelier than elsewhere a thread stalls here. */
 static void
-point(const void *where)
+point(const void *where, uint64_t weight)
 {
     if (!sim.on)
         return;
@@ -217,7 +218,7 @@ point(const void *where)
         sim.budget--;
         return;
     }
-    if (sim.stall_every > 0 && ch_prng_below(&sim.rng, sim.stall_every) == 0) {
+    if (sim.stall_every > 0 && ch_prng_below(&sim.rng, sim.stall_every / weight + 1) == 0) {
         self->state = SIM_SLEEP;
         self->deadline =
             sim.now + ch_prng_below(&sim.rng, UINT64_C(1024) << ch_prng_below(&sim.rng, 16));
@@ -358,29 +359,29 @@ acquire(struct rt_mutex *m, const void *where)
 void
 rt_lock(struct rt_mutex *m)
 {
-    rt_rank_check(m); /* T1 */
-    point(WHERE);
+    rt_rank_check(&rt_holder, m); /* T1 */
+    point(WHERE, 1);
     acquire(m, WHERE);
-    rt_rank_push(m);
+    rt_rank_push(&rt_holder, m);
 }
 
 bool
 rt_trylock(struct rt_mutex *m)
 {
-    point(WHERE);
+    point(WHERE, 1);
     if (m->owner != NULL)
         return false;
     acquire(m, WHERE);
-    rt_rank_push(m);
+    rt_rank_push(&rt_holder, m);
     return true;
 }
 
 void
 rt_unlock(struct rt_mutex *m)
 {
-    rt_rank_remove(m); /* T2 */
+    rt_rank_remove(&rt_holder, m); /* T2 */
     m->owner = NULL;
-    point(WHERE);
+    point(WHERE, 1);
 }
 
 /* ---- conditions ---- */
@@ -446,14 +447,14 @@ void
 rt_signal(struct rt_cond *c)
 {
     wake(c, false);
-    point(WHERE);
+    point(WHERE, 1);
 }
 
 void
 rt_broadcast(struct rt_cond *c)
 {
     wake(c, true);
-    point(WHERE);
+    point(WHERE, 1);
 }
 
 /* ---- threads ---- */
@@ -487,7 +488,7 @@ rt_spawn(struct rt_thread *t, const char *name, void (*fn)(void *), void *arg)
         thread_forget(s);
         return CH_FAIL(COHORT_ENOMEM, "thread %s: cannot be created", name);
     }
-    point(WHERE);
+    point(WHERE, 1);
     return 0;
 }
 
@@ -545,7 +546,7 @@ rt_yield(void)
     sim_policy_demote(&sim, self);
     sim.yielding = self;
     sim.budget = 0;
-    point(WHERE);
+    point(WHERE, 1);
 }
 
 uint64_t
@@ -557,5 +558,5 @@ rt_random(void)
 void
 rt_point_taken(void)
 {
-    point(WHERE);
+    point(WHERE, 8); /* somebody thought that it matters */
 }

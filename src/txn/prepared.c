@@ -6,7 +6,7 @@
  * Invariants:
  *   D1  a gid is in the list once, from before PREPARE is appended until the transaction's end.
  *   D2  from PREPARE on nothing can refuse its commit: it was validated under the commit lock, and others' commits are
- *       checked against its reads from that moment on.
+ *       checked against its reads from that moment on. It has read nothing that another prepared one has written.
  *   D3  its records are kept in the log from PREPARE on until the undo tree's header has state and gid (pin; a checkpoint sees to it).
  *   D4  its locks survive crashes: entries that only lock are written to the undo tree before PREPARE, since the log does
  *       not know them.
@@ -109,10 +109,14 @@ prepare_record(struct txn *t, struct wal_ticket *ticket, lsn_t *lsn)
     rt_point();
     ver_commit_lock(ts->cfg.ver);
     rc = txn_may_commit(t, &upto);
+    if (rc == 0)
+        rc = ver_prepare(ts->cfg.ver, t->w, t->serializable ? t->reads : NULL);
     if (rc == 0 && t->reads != NULL) {
         rc = ver_guard(ts->cfg.ver, txn_id_of(t), t->reads);
         if (rc == 0)
             t->reads = NULL;
+        else
+            ver_unprepare(ts->cfg.ver, t->w);
     }
     if (rc == 0)
         *lsn = wal_append(ts->cfg.wal, ticket, TXN_RECORD_PREPARE, CH_WAL, &part, 1);
@@ -263,6 +267,7 @@ txns_abort_prepared(struct txns *ts, const void *gid, size_t gid_bytes)
         state_set(t, TXN_PREPARED);
         return rc;
     }
+    ver_unprepare(ts->cfg.ver, t->w);
     rc = txn_abort_writer(t);
     if (rc != 0)
         return rc;

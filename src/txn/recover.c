@@ -36,6 +36,7 @@
 enum {
     BUCKETS = 1024,
     LOSER_CHUNK = 16,
+    SPARE_SLOTS = 16, /* besides those of prepared ones */
     ABORT_BYTES = 8,
     COMMIT_BYTES = 12,
     PREPARE_HEAD = 9,
@@ -605,7 +606,6 @@ restore(struct txns *ts, struct rec *rec)
 
     if (rec->state != REC_PREPARED)
         return 0;
-    ts->recovery->prepared++;
     rc = ver_view_open(ts->cfg.ver, &view);
     if (rc != 0)
         return rc;
@@ -616,6 +616,8 @@ restore(struct txns *ts, struct rec *rec)
         return CH_FAIL(COHORT_ENOMEM, "note of spilled undo");
     t->left->id = rec->id;
     rc = ver_txn_create(ts->cfg.ver, rec->id, NULL, view.slot, 0, &t->w);
+    if (rc == 0)
+        rc = ver_prepare(ts->cfg.ver, t->w, NULL);
     if (rc != 0)
         return rc;
     t->closed = false;
@@ -755,10 +757,45 @@ undo_loser(struct txns *ts, struct rec *rec)
 }
 
 int
+txns_recover_prepared(struct txns *ts, int (*visit)(void *arg, struct txn *t), void *arg)
+{
+    int rc = 0;
+
+    for (struct txn *t = ts->prepared; rc == 0 && t != NULL; t = t->next_prepared)
+        rc = visit(arg, t);
+    return rc;
+}
+
+static int
+count_prepared(struct txns *ts, struct rec *rec)
+{
+    ts->recovery->prepared += rec->state == REC_PREPARED ? 1 : 0;
+    return 0;
+}
+
+/* There may be more prepared ones than this opening was to have transactions, and who decides on them needs some himself. */
+static int
+slots_suffice(struct txns *ts)
+{
+    int rc = each(ts, count_prepared);
+    uint64_t need = ts->recovery->prepared + SPARE_SLOTS;
+
+    if (rc != 0 || need <= ts->cfg.txns_max || ts->recovery->prepared == 0)
+        return rc;
+    ch_log(COHORT_LOG_NOTICE,
+           "recovery: %" PRIu64 " prepared transactions: room for %" PRIu64 " instead of %u",
+           ts->recovery->prepared, need, ts->cfg.txns_max);
+    rc = ver_slots_raise(ts->cfg.ver, (unsigned)need);
+    return rc != 0 ? rc : txns_slots_raise(ts, (unsigned)need);
+}
+
+int
 txns_recover_finish(struct txns *ts)
 {
     int rc = recovery_ensure(ts);
 
+    if (rc == 0)
+        rc = slots_suffice(ts);
     if (rc == 0)
         rc = each(ts, restore); /* V4 */
     if (rc != 0)

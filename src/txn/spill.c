@@ -26,6 +26,7 @@ enum {
     STEP_LEAVES = 16,
     MAKE_ROOM_MIN = 4096, /* unspilled bytes that are worth a spill because memory is short */
     MAKE_ROOM_MAX = 65536,
+    UNSPILLED_SHARES = 4, /* of undo_bytes_max, when there are no pages for more undo */
 };
 
 struct bt *
@@ -323,16 +324,18 @@ largest(struct txns *ts)
 
 /* Spills about `bytes` of the transaction, a little at a time. */
 static int
-spill_some(struct txns *ts, struct txn *t, uint64_t bytes)
+spill_some(struct txns *ts, struct txn *t, uint64_t bytes, bool frees)
 {
+    struct buf *buf = txns_undo(ts)->buf;
     unsigned tries = 0;
     uint64_t done = 0;
-    int rc = buf_admit(txns_undo(ts)->buf, true);
+    int rc = frees ? buf_admit_kept(buf) : buf_admit(buf, true);
 
     while (rc == 0 && done < bytes) {
         struct wal_ticket credit = {0};
 
-        rc = wal_reserve(ts->cfg.wal, WAL_USER, TXN_CREDIT_BYTES, &credit); /* P4 */
+        rc = wal_reserve(ts->cfg.wal, frees ? WAL_SHRINK : WAL_USER, TXN_CREDIT_BYTES,
+                         &credit); /* P4 */
         if (rc != 0)
             break;
         if (claim_open(t, UINT64_MAX / 4)) {
@@ -362,7 +365,7 @@ wants_spilling(struct txns *ts, bool memory_short)
 }
 
 int
-txns_make_room(struct txns *ts, struct txn *own)
+txns_make_room(struct txns *ts, struct txn *own, bool frees)
 {
     bool memory_short = ver_relieve(ts->cfg.ver);
     uint64_t chunk = ch_clamp_u64(ts->cfg.undo_bytes_max / 8, MAKE_ROOM_MIN, MAKE_ROOM_MAX);
@@ -378,10 +381,13 @@ txns_make_room(struct txns *ts, struct txn *own)
             t = largest(ts);
         if (t == NULL)
             break;
-        rc = spill_some(ts, t, chunk);
+        rc = spill_some(ts, t, chunk, frees);
         memory_short = memory_short && ver_relieve(ts->cfg.ver);
     }
     rt_unlock(&ts->spill_lock);
+    if (frees && cohort_class_of(rc) == COHORT_CLASS_NO_SPACE &&
+        ver_unspilled_bytes(ts->cfg.ver) <= UNSPILLED_SHARES * ts->cfg.undo_bytes_max)
+        return 0;
     return rc;
 }
 

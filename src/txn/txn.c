@@ -40,6 +40,16 @@ slot_init(struct txns *ts, struct txn *t)
     rt_cond_init(&t->cond);
 }
 
+static struct txn *
+slots_create(struct txns *ts, unsigned n)
+{
+    struct txn *slots = calloc(n, sizeof(*slots));
+
+    for (unsigned i = 0; slots != NULL && i < n; i++)
+        slot_init(ts, &slots[i]);
+    return slots;
+}
+
 int
 txns_create(const struct txns_config *cfg, struct txns **out)
 {
@@ -48,7 +58,7 @@ txns_create(const struct txns_config *cfg, struct txns **out)
     CH_ASSERT(cfg->txns_max > 0 && cfg->wal != NULL);
     if (ts == NULL)
         return CH_FAIL(COHORT_ENOMEM, "transactions");
-    ts->slots = calloc(cfg->txns_max, sizeof(*ts->slots));
+    ts->slots = slots_create(ts, cfg->txns_max);
     if (ts->slots == NULL) {
         free(ts);
         return CH_FAIL(COHORT_ENOMEM, "%u transactions", cfg->txns_max);
@@ -58,8 +68,6 @@ txns_create(const struct txns_config *cfg, struct txns **out)
     atomic_init(&ts->recover_pin, CH_LSN_MAX);
     rt_mutex_init(&ts->spill_lock, RT_RANK_TXN, TXN_ORDER_SPILL);
     rt_mutex_init(&ts->lock, RT_RANK_TXN, TXN_ORDER_LOCK);
-    for (unsigned i = 0; i < cfg->txns_max; i++)
-        slot_init(ts, &ts->slots[i]);
     *out = ts;
     return 0;
 }
@@ -89,6 +97,23 @@ slot_fini(struct txn *t)
     free(t->left);
     rt_cond_fini(&t->cond);
     rt_mutex_fini(&t->mx);
+}
+
+int
+txns_slots_raise(struct txns *ts, unsigned n)
+{
+    struct txn *slots = slots_create(ts, n);
+
+    CH_ASSERT(n >= ts->cfg.txns_max);
+    CH_ASSERT(atomic_load_explicit(&ts->slots_used, memory_order_relaxed) == 0);
+    if (slots == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "%u transactions", n);
+    for (unsigned i = 0; i < ts->cfg.txns_max; i++)
+        slot_fini(&ts->slots[i]);
+    free(ts->slots);
+    ts->slots = slots;
+    ts->cfg.txns_max = n;
+    return 0;
 }
 
 void
@@ -481,7 +506,7 @@ int
 txn_commit_writer(struct txn *t, bool validate, bool durable, lsn_t *lsn, bool *committed)
 {
     struct txns *ts = t->ts;
-    struct wal_ticket ticket = {0};
+    struct wal_ticket ticket = {.once = true};
     lsn_t pin = CH_LSN_MAX;
     lsn_t held; /* of a prepared one: its record's */
     int rc =
@@ -564,7 +589,7 @@ abort_record(struct txn *t)
     struct txns *ts = t->ts;
     uint8_t payload[ABORT_BYTES];
     struct wal_part part = {payload, sizeof(payload)};
-    struct wal_ticket ticket = {0};
+    struct wal_ticket ticket = {.once = true};
     int rc = wal_reserve(ts->cfg.wal, WAL_SHRINK, WAL_RECORD_HEADER + ABORT_BYTES, &ticket);
 
     if (rc != 0)

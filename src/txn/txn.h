@@ -162,8 +162,12 @@ uint64_t txns_recover_max_id(const struct txns *ts);
 CH_NODISCARD int txns_recover_headers(struct txns *ts);
 CH_NODISCARD int txns_recover_collect(struct txns *ts, lsn_t start, const uint8_t *data,
                                       uint32_t bytes);
-/* Undoes losers, restores prepared ones. */
+/* Undoes losers, restores prepared ones. More of them than txns_max: there are more slots from now on. */
 CH_NODISCARD int txns_recover_finish(struct txns *ts);
+/* Then: calls visit with each prepared one, which may be read by txn_cursor_*() and told of trees that it created or dropped.
+ * Nobody else uses the manager. visit's error ends it. */
+CH_NODISCARD int txns_recover_prepared(struct txns *ts, int (*visit)(void *arg, struct txn *t),
+                                       void *arg);
 
 struct txns_counts {
     uint64_t open, prepared, commits, aborts, spilled_bytes;

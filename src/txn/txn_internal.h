@@ -128,6 +128,9 @@ struct txns {
 
 /* ---- txn.c ---- */
 
+/* Before any transaction was begun: `n` slots instead of fewer. ENOMEM. */
+CH_NODISCARD int txns_slots_raise(struct txns *ts, unsigned n);
+
 /* A slot is taken for a view; resets it. */
 struct txn *txn_slot_begin(struct txns *ts, const struct ver_view *view, uint64_t id);
 /* Ends it for others: references, notes, registration, view, slot. The descriptor is gone. */
@@ -176,8 +179,10 @@ CH_NODISCARD int txn_spill(struct txn *t, lsn_t below, uint64_t bytes);
 CH_NODISCARD int txn_spill_all(struct txn *t);
 CH_NODISCARD int txn_header_write(struct txns *ts, uint64_t id, enum txn_header state,
                                   const uint8_t *gid, size_t gid_bytes);
-/* Called before a write: version memory and unspilled undo within their bounds. `own` NULL: an operation of its own. */
-CH_NODISCARD int txns_make_room(struct txns *ts, struct txn *own);
+/* Called before a write: version memory and unspilled undo within their bounds. `own` NULL: an operation of its own. `frees`: the
+ * write gives room back, so undo may take pages that are kept for that; and if there are none it waits in memory and in the log,
+ * up to a bound. */
+CH_NODISCARD int txns_make_room(struct txns *ts, struct txn *own, bool frees);
 /* Deletes rows [first, last] of a transaction, the header being seq 0. */
 CH_NODISCARD int txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last);
 /* Before a commit's record is appended (the store may hand out its cleanup at once): takes it over, nobody works on it until it

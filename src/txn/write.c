@@ -114,6 +114,13 @@ before_write(struct txns *ts)
     return ts->cfg.before_write != NULL ? ts->cfg.before_write(ts->cfg.arg) : 0;
 }
 
+/* Goes ahead on a full device. */
+static bool
+gives_room(const struct bt_op *op)
+{
+    return op->kind == BT_DEL || op->kind == BT_LOCK || op->system;
+}
+
 /* ---- within a transaction ---- */
 
 static int
@@ -128,7 +135,7 @@ fail_state(const struct txn *t)
 
 /* All that may fail or wait before the record is written. */
 static int
-write_prepare(struct txn *t, struct reg_tree *tree)
+write_prepare(struct txn *t, struct reg_tree *tree, const struct bt_op *op)
 {
     int rc;
 
@@ -141,7 +148,7 @@ write_prepare(struct txn *t, struct reg_tree *tree)
         rc = txn_writer_begin(t);
     if (rc == 0)
         rc = txn_tree_note(t, tree);
-    return rc != 0 ? rc : txns_make_room(t->ts, t);
+    return rc != 0 ? rc : txns_make_room(t->ts, t, gives_room(op));
 }
 
 int
@@ -153,7 +160,7 @@ txn_write(struct txn *t, struct reg_tree *tree, const struct bt_op *op, struct b
     int rc;
 
     *done = (struct bt_done){0};
-    rc = write_prepare(t, tree);
+    rc = write_prepare(t, tree, op);
     if (rc != 0)
         return rc;
     o.txn = t->w;
@@ -191,7 +198,7 @@ write_alone_once(struct txns *ts, struct reg_tree *tree, const struct bt_op *op,
     int rc = before_write(ts);
 
     if (rc == 0)
-        rc = txns_make_room(ts, NULL);
+        rc = txns_make_room(ts, NULL, gives_room(op));
     if (rc == 0 && counted)
         rc = reg_writer_begin(ts->cfg.reg, tree, 0);
     if (rc != 0)

@@ -75,8 +75,10 @@ ver_commit_end(struct ver *v, struct ver_txn *w, lsn_t lsn, bool durable)
     atomic_fetch_sub_explicit(&v->unspilled,
                               atomic_load_explicit(&w->unspilled, memory_order_relaxed),
                               memory_order_relaxed);
+    ver_freed_end(v, w);
     if (slot != VER_NO_SLOT)
         v->slots[slot].live = NULL;
+    ver_unprepare(v, w);
     w->durable = durable;
     rt_lock(&v->queue_lock);
     CH_ASSERT(v->tail == NULL || ver_committed(v->tail) < lsn); /* Q1 */

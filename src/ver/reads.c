@@ -10,6 +10,9 @@
  *   D3  validation holds trim_lock while it looks at a writer's list, and pins the writer that it stands
  *       at while it lets go. Its view is published, so the queue keeps what it must find (P3); a
  *       view that was killed is told so before anything is concluded.
+ *   D4  prepared transactions have an order too: that of their commits, which nothing can refuse. So one that has
+ *       read what another prepared one has written is refused itself, at its prepare. `prepared` changes under
+ *       guard_lock; a writer leaves it before its commit ends or its undo begins, so its list stands still.
  */
 #include "ver/ver_internal.h"
 
@@ -476,21 +479,25 @@ ver_unguard(struct ver *v, uint64_t id)
     free(g);
 }
 
+static bool
+writer_hit(const struct ver_reads *r, const struct ver_txn *w)
+{
+    if (wholes_hit(r, w))
+        return true;
+    for (struct ver_entry *e = ver_oldest(w); e != NULL; e = ver_newer(e)) {
+        if (e->kind != VER_WAS_LOCK && ver_reads_hit(r, ver_entry_key(e)))
+            return true;
+    }
+    return false;
+}
+
 /* guard_lock held. */
 static bool
 guard_hit(const struct ver_guard_node *g, const struct ver_txn *w, const struct ver_key *key)
 {
     if (key != NULL && ver_reads_hit(g->reads, *key))
         return true;
-    if (w == NULL || w->id == g->id)
-        return false;
-    if (wholes_hit(g->reads, w))
-        return true;
-    for (struct ver_entry *e = ver_oldest(w); e != NULL; e = ver_newer(e)) {
-        if (e->kind != VER_WAS_LOCK && ver_reads_hit(g->reads, ver_entry_key(e)))
-            return true;
-    }
-    return false;
+    return w != NULL && w->id != g->id && writer_hit(g->reads, w);
 }
 
 int
@@ -512,4 +519,46 @@ ver_guarded(struct ver *v, const struct ver_txn *w, const struct ver_key *key)
     atomic_fetch_add_explicit(&v->conflicts, 1, memory_order_relaxed);
     return CH_FAIL(COHORT_CONFLICT, "prepared transaction %" PRIu64 " has read what is written",
                    by);
+}
+
+/* ---- prepared writers ----------------------------------------------------------------------------------- */
+
+int
+ver_prepare(struct ver *v, struct ver_txn *w, const struct ver_reads *r)
+{
+    uint64_t by = 0;
+
+    rt_lock(&v->guard_lock);
+    for (const struct ver_txn *p = v->prepared; p != NULL && r != NULL && by == 0;
+         p = p->next_prepared) {
+        if (writer_hit(r, p)) /* D4 */
+            by = p->id;
+    }
+    if (by == 0) {
+        w->next_prepared = v->prepared;
+        v->prepared = w;
+        atomic_fetch_add_explicit(&v->prepared_count, 1, memory_order_relaxed);
+    }
+    rt_unlock(&v->guard_lock);
+    if (by == 0)
+        return 0;
+    atomic_fetch_add_explicit(&v->conflicts, 1, memory_order_relaxed);
+    return CH_FAIL(COHORT_CONFLICT, "prepared transaction %" PRIu64 " has written what was read", by);
+}
+
+void
+ver_unprepare(struct ver *v, struct ver_txn *w)
+{
+    struct ver_txn **at = &v->prepared;
+
+    if (atomic_load_explicit(&v->prepared_count, memory_order_relaxed) == 0)
+        return;
+    rt_lock(&v->guard_lock);
+    while (*at != NULL && *at != w)
+        at = &(*at)->next_prepared;
+    if (*at != NULL) {
+        *at = w->next_prepared;
+        atomic_fetch_sub_explicit(&v->prepared_count, 1, memory_order_relaxed);
+    }
+    rt_unlock(&v->guard_lock);
 }

@@ -14,7 +14,7 @@
  *   P2  prune only takes commits <= snap_bound: views that are not in snaps[] see them (W5).
  *   P3  of the entries of a record that were committed after a published snapshot, the oldest is never
  *       pruned: the snapshot lies between it and the one before. So ver_validate(), whose view is published,
- *       still finds every record that was written after it.
+ *       still finds every record that was written after it. A writer of whole trees stays until trim takes it.
  *   P4  a descriptor is freed when its list is empty, unless validation has pinned it; one that was
  *       spilled waits in the list for ver_take_cleanup(): no view reads its part of the undo tree.
  *   P5  `pruned` is NULL or in the queue; what is before it was looked at.

@@ -50,17 +50,24 @@ memory_free(struct ver *v)
 }
 
 static bool
-memory_alloc(struct ver *v)
+slots_alloc(struct ver *v)
 {
-    unsigned slots = v->slot_words * 64;
+    unsigned slots;
 
-    v->shards = ch_alloc_aligned(VER_SHARDS * sizeof(*v->shards));
+    v->slot_words = (unsigned)ch_div_up(v->cfg.slots_max, 64);
+    slots = v->slot_words * 64;
     v->slots = ch_alloc_aligned(slots * sizeof(*v->slots));
     v->slot_bits = calloc(v->slot_words, sizeof(*v->slot_bits));
     v->snaps = calloc(slots, sizeof(*v->snaps));
+    return v->slots != NULL && v->slot_bits != NULL && v->snaps != NULL;
+}
+
+static bool
+memory_alloc(struct ver *v)
+{
+    v->shards = ch_alloc_aligned(VER_SHARDS * sizeof(*v->shards));
     v->ghosts = malloc(VER_GHOST_BYTES);
-    if (v->shards == NULL || v->slots == NULL || v->slot_bits == NULL || v->snaps == NULL ||
-        v->ghosts == NULL)
+    if (!slots_alloc(v) || v->shards == NULL || v->ghosts == NULL)
         return false;
     for (unsigned i = 0; i < VER_SHARDS; i++) {
         v->shards[i].buckets = calloc(VER_BUCKETS_MIN, sizeof(struct ver_entry *));
@@ -93,7 +100,6 @@ ver_create(const struct ver_config *cfg, struct ver **out)
     if (v == NULL)
         return CH_FAIL(COHORT_ENOMEM, "version store");
     v->cfg = *cfg;
-    v->slot_words = (unsigned)ch_div_up(cfg->slots_max, 64);
     v->hash_seed = rt_random();
     if (!memory_alloc(v)) {
         memory_free(v);
@@ -107,6 +113,36 @@ ver_create(const struct ver_config *cfg, struct ver **out)
     v->durable = cfg->horizon;
     atomic_init(&v->table_bytes, VER_SHARDS * VER_BUCKETS_MIN * sizeof(struct ver_entry *));
     *out = v;
+    return 0;
+}
+
+int
+ver_slots_raise(struct ver *v, unsigned n)
+{
+    unsigned old_max = v->cfg.slots_max, old_words = v->slot_words;
+    struct ver_slot *old_slots = v->slots;
+    _Atomic uint64_t *old_bits = v->slot_bits;
+    lsn_t *old_snaps = v->snaps;
+    uint32_t slot;
+
+    CH_ASSERT(n >= v->cfg.slots_max && !ver_slot_next(v, 0, &slot));
+    CH_ASSERT(v->snap_count == 0);
+    v->cfg.slots_max = n;
+    if (!slots_alloc(v)) {
+        ch_free_aligned(v->slots);
+        free(v->slot_bits);
+        free(v->snaps);
+        v->cfg.slots_max = old_max;
+        v->slot_words = old_words;
+        v->slots = old_slots;
+        v->slot_bits = old_bits;
+        v->snaps = old_snaps;
+        return CH_FAIL(COHORT_ENOMEM, "version store for %u transactions", n);
+    }
+    ch_free_aligned(old_slots);
+    free(old_bits);
+    free(old_snaps);
+    slots_init(v);
     return 0;
 }
 
@@ -215,6 +251,7 @@ void
 ver_txn_discard(struct ver *v, struct ver_txn *w)
 {
     CH_ASSERT(w->newest == NULL);
+    ver_freed_end(v, w);
     if (w->slot != VER_NO_SLOT) {
         v->slots[w->slot].live = NULL;
         ver_ended(v, w->slot, w->id);
@@ -244,6 +281,36 @@ uint64_t
 ver_txn_seq(const struct ver_txn *w)
 {
     return w->seq;
+}
+
+/* ---- room for undo --------------------------------------------------------------------------------- */
+
+void
+ver_note_sizes(struct ver *v, struct ver_txn *w, size_t before, size_t after)
+{
+    if (after < before && w != NULL) {
+        w->freed += before - after;
+        atomic_fetch_add_explicit(&v->freed, before - after, memory_order_relaxed);
+    } else if (after > before && atomic_load_explicit(&v->freed, memory_order_relaxed) > 0) {
+        atomic_fetch_add_explicit(&v->grown, after - before, memory_order_relaxed);
+    }
+}
+
+void
+ver_freed_end(struct ver *v, struct ver_txn *w)
+{
+    if (w->freed == 0)
+        return;
+    if (atomic_fetch_sub_explicit(&v->freed, w->freed, memory_order_relaxed) == w->freed)
+        atomic_store_explicit(&v->grown, 0, memory_order_relaxed);
+    w->freed = 0;
+}
+
+uint64_t
+ver_undo_bytes(const struct ver *v)
+{
+    return ch_min_u64(atomic_load_explicit(&v->freed, memory_order_relaxed),
+                      atomic_load_explicit(&v->grown, memory_order_relaxed));
 }
 
 /* ---- a writer's entries ---------------------------------------------------------------------------- */

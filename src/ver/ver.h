@@ -17,7 +17,7 @@
  *     A writer's first LSN is registered (a lower bound: the log's end) before its first append, and cleared only after
  *     the horizon has passed its commit LSN, or its undo is complete.
  * view.c says why that is right. An operation that is its own transaction registers nothing: its one log record is its
- * commit, appended and queued between ver_commit_lock() and ver_commit_end().
+ * commit, appended and queued between ver_commit_lock() and ver_own_end(). It makes an entry only if a view can need it.
  *
  * Trimming: an entry whose writer every view and the horizon see is not needed, nor what is older in its chain; nor is an
  * entry such that no view lies between its writer's commit and the commit of the next older one. When memory is short the oldest view is killed first and trimmed behind it then (R15): a dead view gets TOO_OLD from ver_read()
@@ -57,6 +57,8 @@ struct ver_view {
     struct ver_txn *self; /* whose own writes it sees; NULL = none */
     uint32_t slot;
 };
+/* `n` slots instead of fewer, before the first view is opened (recovery). ENOMEM. */
+CH_NODISCARD int ver_slots_raise(struct ver *v, unsigned n);
 /* EBUSY when all slots are taken. No allocation: cheap. `self` is set to NULL. */
 CH_NODISCARD int ver_view_open(struct ver *v, struct ver_view *view);
 /* Sees what is committed now; keeps self and slot. A dead view lives again. */
@@ -146,6 +148,11 @@ uint64_t ver_entry_seq(const struct ver_entry *e);
 /* Links it: on top of its chain and at the end of its writer's list. `lsn`: of the record; `deletes`: the leaf holds a
  * ghost now. Cannot fail. */
 void ver_entry_push(struct ver *v, struct ver_entry *e, lsn_t lsn, bool deletes);
+/* A record of `before` bytes has become one of `after` by `w` (NULL: an operation of its own). The leaf's latch is held. */
+void ver_note_sizes(struct ver *v, struct ver_txn *w, size_t before, size_t after);
+/* What undo of all live writers may have to find room for: bytes that they took out of leaves, as far as others have put bytes
+ * into leaves since. */
+uint64_t ver_undo_bytes(const struct ver *v);
 /* Undone: unlinks the writer's newest entry, which is on top of its chain, and frees it. After its undo record was
  * appended, under the leaf's latch (R4). Waits for nothing. */
 void ver_entry_pop(struct ver *v, struct ver_entry *e);
@@ -185,10 +192,24 @@ uint64_t ver_txn_unspilled_bytes(const struct ver_txn *w);
 
 /* A commit's record is appended between lock and end, so commit LSNs ascend in the order of the queue. `durable`: it becomes
  * visible only once the log is durable up to it. The descriptor then belongs to the store. No call blocks for long. Only a
- * writer without a slot may end under page latches. */
+ * writer without a slot may end under page latches. The own view, if there is one, is released before the end, so that it does
+ * not keep what its writer replaced. */
 void ver_commit_lock(struct ver *v);
 void ver_commit_end(struct ver *v, struct ver_txn *w, lsn_t lsn, bool durable); /* unlocks */
 void ver_commit_unlock(struct ver *v); /* without a commit */
+/* An operation that is its own transaction and changes one record: the exclusive latch of the leaf is held from
+ * ver_may_write() until the leaf is changed, which comes last. Commit lock held: ver_own_begin(), which alone can fail (ENOMEM), then
+ * the record is appended, then ver_own_end(), which unlocks. */
+struct ver_own {
+    struct ver_key key;
+    enum ver_kind kind; /* not LOCK */
+    uint8_t flags;
+    const void *before;
+    size_t before_bytes;
+    bool deletes; /* the leaf will hold a ghost */
+};
+CH_NODISCARD int ver_own_begin(struct ver *v, const struct ver_own *own);
+void ver_own_end(struct ver *v, const struct ver_own *own, lsn_t lsn, bool durable);
 /* The log is durable up to `durable`: moves the horizon over the commits that are done; returns it. */
 lsn_t ver_advance(struct ver *v, lsn_t durable);
 /* The writer's registration (first LSN) ends: after its commit is visible, or after its abort. Before
@@ -251,6 +272,11 @@ CH_NODISCARD int ver_validate(struct ver *v, const struct ver_view *view, const 
  * Called under the commit lock, after ver_validate(). ENOMEM. */
 CH_NODISCARD int ver_guard(struct ver *v, uint64_t id, struct ver_reads *r);
 void ver_unguard(struct ver *v, uint64_t id);
+/* Commit lock held (recovery: nobody else is there). The writer gets prepared: nothing can refuse its commit from now on.
+ * CONFLICT: another prepared one has written what this one has read (`r` NULL: nothing), and may commit before it. */
+CH_NODISCARD int ver_prepare(struct ver *v, struct ver_txn *w, const struct ver_reads *r);
+/* It is going to be undone. ver_commit_end() needs no call of this. */
+void ver_unprepare(struct ver *v, struct ver_txn *w);
 /* Commit lock held: CONFLICT when the writer's entries touch what another, prepared transaction has read. An operation of its
  * own: `key` instead (`w` NULL). */
 CH_NODISCARD int ver_guarded(struct ver *v, const struct ver_txn *w, const struct ver_key *key);

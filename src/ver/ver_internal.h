@@ -55,12 +55,14 @@ struct ver_txn {
     _Atomic lsn_t commit;       /* 0 while live; partner: ver_committed() */
     _Atomic uint64_t unspilled; /* bytes; relaxed count */
     _Atomic uint64_t bytes;     /* memory of its entries; relaxed count */
+    uint64_t freed;             /* bytes that it took out of leaves; the owner's */
     uint64_t seq;               /* of the newest entry made */
     uint64_t savepoint;         /* entries up to this seq are older than the newest savepoint */
     _Atomic(struct ver_entry *) oldest; /* partner: ver_oldest() */
     struct ver_entry *newest;
     struct ver_entry *last_spilled; /* it and all older ones are in the undo tree; the spiller's */
     struct ver_txn *prev, *next;    /* queue; next also in the cleanup list */
+    struct ver_txn *next_prepared;  /* of v->prepared; guard_lock */
     uint64_t count;                 /* entries in the list */
     uint32_t *wholes;               /* trees that it writes as a whole; kept until all views see it */
     unsigned whole_count;
@@ -68,6 +70,7 @@ struct ver_txn {
     unsigned pins; /* by validation; trim_lock */
     bool durable;
     bool spilled; /* in part: ends in the cleanup list */
+    bool visible; /* since its commit: it was never pending */
 };
 
 struct ver_entry {
@@ -84,6 +87,7 @@ struct ver_entry {
     uint16_t key_bytes, before_bytes;
     uint8_t kind, flags;
     bool apart;   /* `before` is an allocation of its own */
+    bool within;  /* its writer's allocation: freed with it */
     bool spilled; /* in the undo tree */
     bool dropped; /* and only there */
     bool deletes; /* see C5 of chain.c: the leaf holds a ghost */
@@ -94,7 +98,7 @@ struct ver_shard {
     _Alignas(64) struct rt_mutex lock;
     struct ver_entry **buckets;
     _Atomic size_t mask;   /* buckets - 1; written under lock, read relaxed as a hint */
-    _Atomic size_t chains; /* the same */
+    _Atomic size_t chains; /* the same, but C7 of chain.c: acquire, with the release of who took one out */
 };
 
 struct ver_guard_node {
@@ -109,13 +113,16 @@ struct ver {
     struct ver_slot *slots;
     _Atomic uint64_t *slot_bits; /* slots in use: set before, cleared after any use of the slot */
     unsigned slot_words;
+    _Atomic unsigned slot_words_used; /* words behind have never had a bit set for a view; grows only; seq_cst */
     struct ver_shard *shards;
 
-    _Alignas(64) _Atomic lsn_t horizon; /* stored (release) under queue_lock */
-    _Atomic lsn_t bound;                /* announced to views: partner snap, see view.c */
+    _Alignas(64) _Atomic lsn_t horizon; /* stored (release) as Q2 and Q5 of commit.c say */
+    _Atomic lsn_t bound;                /* announced to views: partner snap, see view.c; grows only */
     _Atomic uint64_t registered;        /* writers; partner: scans of view.c */
     _Alignas(64) _Atomic uint64_t next_id;
     _Atomic uint64_t pops; /* partner: ver_pops() */
+    /* Of ver_undo_bytes(): `freed` of all live writers, and what was put into leaves while there were any. Relaxed. */
+    _Atomic uint64_t freed, grown;
     /* relaxed counts */
     _Atomic uint64_t bytes, live_bytes, unspilled, entries, table_bytes;
     _Atomic uint64_t conflicts, deadlocks, waits, timeouts, killed;
@@ -123,7 +130,10 @@ struct ver {
     _Alignas(64) struct rt_mutex commit_lock;
     struct rt_mutex queue_lock;
     struct ver_txn *head, *tail;
-    struct ver_txn *pending; /* first that is not visible */
+    _Atomic(struct ver_txn *) pending; /* first that is not visible; Q5 */
+    _Atomic uint64_t queued;           /* writers in the queue; relaxed count */
+    void *spare;                       /* commit_lock: memory for the next operation of its own ... */
+    size_t spare_bytes;                /* ... so much */
     struct ver_txn *cleanup; /* trimmed, to be taken by ver_take_cleanup() */
     _Atomic uint64_t cleanups;
     lsn_t durable; /* highest reported */
@@ -150,6 +160,8 @@ struct ver {
     struct rt_mutex guard_lock;
     struct ver_guard_node *guards;
     _Atomic uint64_t guard_count;
+    struct ver_txn *prepared;        /* live writers that are; added and committed under the commit lock */
+    _Atomic uint64_t prepared_count; /* relaxed: read under that lock, or by the writer's owner */
 
     struct rt_mutex wait_lock;
     struct rt_cond wait_conds[VER_WAIT_CONDS];
@@ -160,11 +172,19 @@ struct ver {
     void *hook_arg;
 };
 
+/* ---- ver.c ---- */
+
+/* The writer has ended: there is nothing left to undo. */
+void ver_freed_end(struct ver *v, struct ver_txn *w);
+
 /* ---- view.c ---- */
 
 /* trim_lock held. Announces the horizon as the bound, then collects the published snapshots: sets
  * snaps, limit, snap_bound. */
 void ver_views_look(struct ver *v);
+/* After the horizon has reached `lsn`: announces it, then looks for views below. *snap: the youngest of them; false: there is none
+ * and will be none. */
+bool ver_views_below(struct ver *v, lsn_t lsn, lsn_t *snap);
 /* trim_lock held. Kills the oldest view; false: none is older than the bound. */
 bool ver_views_kill(struct ver *v);
 /* The next occupied slot from `from` on; false: none. */
@@ -180,6 +200,16 @@ void ver_txn_free(struct ver *v, struct ver_txn *w);
  * and frees it. A key that has no chain now and may be a ghost goes to the ring. */
 void ver_entry_remove(struct ver *v, struct ver_entry *e);
 void ver_list_unlink(struct ver_txn *w, struct ver_entry *e);
+/* Commit lock held, the writer is visible and not queued. Takes the entries out that no view reads; `below`, `snap`: as
+ * ver_views_below() found. */
+void ver_settle(struct ver *v, struct ver_txn *w, bool below, lsn_t snap);
+/* Bytes of a writer with one entry in one piece, and the writer made of so much memory: committed at `lsn`, not linked. */
+size_t ver_own_bytes(const struct ver_own *own);
+struct ver_txn *ver_own_make(void *memory, const struct ver_own *own, uint64_t hash, lsn_t lsn);
+/* Links that entry. */
+void ver_own_push(struct ver *v, struct ver_txn *w, bool deletes);
+/* Commit lock held, the operation is visible: whether a view reads what it replaced. If not, notes the ghost. */
+bool ver_own_needed(struct ver *v, const struct ver_own *own, uint64_t hash, bool below, lsn_t snap);
 
 /* ---- trim.c ---- */
 

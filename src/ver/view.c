@@ -8,9 +8,9 @@
  *     h0 = horizon; f = min(first of all slots); H = horizon; fast = min(h0, f).
  *   W1  A record with LSN r <= fast that is in a leaf, and not undone there, is seen by H:
  *       its writer w had a slot or none.
- *       - None: r is w's commit LSN, appended and queued within one hold of the commit lock. The
- *         horizon only takes commit LSNs of queued writers and those in order; so r <= h0 says that
- *         w is queued and passed: visible to h0, and H >= h0.
+ *       - None: r is w's commit LSN, appended and either queued or passed by the horizon within one hold of
+ *         the commit lock. The horizon only takes commit LSNs and those in order; so r <= h0 says that
+ *         w is passed: visible to h0, and H >= h0.
  *       - A slot, and the scan saw w's first: f <= first < r, as a record's LSN is the position
  *         behind it. Contradiction.
  *       - A slot, and the scan came before w's registration: a writer that registers late appends
@@ -28,7 +28,7 @@
  *
  * Trimming. All four accesses are seq_cst, so they have one order:
  *     view:    (1) snap = H        (2) load bound; bound > H: begin anew
- *     trimmer: (3) bound = horizon (4) load the snaps
+ *     trimmer: (3) bound = horizon (4) load the snaps        (a commit that is visible at once does the same)
  *   W4  A view that goes on after (2) with H < bound's new value was seen by (4): its (2) came before
  *       (3), so its (1) came before (4). Its slot's bit is set (seq_cst) before (1).
  *   W5  Hence every view that now is, or will be, is in snaps[] or has H >= snap_bound; entries of
@@ -46,7 +46,9 @@ ver_slot_next(struct ver *v, uint32_t from, uint32_t *slot)
 {
     uint64_t skip = ~UINT64_C(0) << from % 64;
 
-    for (unsigned i = from / 64; i < v->slot_words; i++) {
+    unsigned used = atomic_load_explicit(&v->slot_words_used, memory_order_seq_cst); /* W4 */
+
+    for (unsigned i = from / 64; i < used; i++) {
         uint64_t bits = atomic_load_explicit(&v->slot_bits[i], memory_order_seq_cst) & skip;
 
         if (bits != 0) {
@@ -58,10 +60,23 @@ ver_slot_next(struct ver *v, uint32_t from, uint32_t *slot)
     return false;
 }
 
+/* Before a bit of that word is set: scans look at it from now on. */
+static void
+word_use(struct ver *v, unsigned word)
+{
+    unsigned used = atomic_load_explicit(&v->slot_words_used, memory_order_seq_cst);
+
+    while (used <= word &&
+           !atomic_compare_exchange_weak_explicit(&v->slot_words_used, &used, word + 1,
+                                                  memory_order_seq_cst, memory_order_seq_cst))
+        ;
+}
+
 static bool
 slot_take(struct ver *v, uint32_t *slot)
 {
     for (unsigned i = 0; i < v->slot_words; i++) {
+        word_use(v, i);
         uint64_t bits = atomic_load_explicit(&v->slot_bits[i], memory_order_relaxed);
 
         while (~bits != 0) {
@@ -193,14 +208,43 @@ ver_unregister(struct ver *v, uint32_t slot)
 
 /* ---- for trimming ---- */
 
+/* (3); W6: never back */
+static void
+bound_raise(struct ver *v, lsn_t to)
+{
+    lsn_t bound = atomic_load_explicit(&v->bound, memory_order_seq_cst);
+
+    while (bound < to && !atomic_compare_exchange_weak_explicit(
+                             &v->bound, &bound, to, memory_order_seq_cst, memory_order_seq_cst))
+        ;
+}
+
+bool
+ver_views_below(struct ver *v, lsn_t lsn, lsn_t *snap)
+{
+    bool any = false;
+
+    bound_raise(v, lsn);
+    rt_point();
+    *snap = 0;
+    for (uint32_t slot, i = 0; ver_slot_next(v, i, &slot); i = slot + 1) {
+        lsn_t s = atomic_load_explicit(&v->slots[slot].snap, memory_order_seq_cst); /* (4) */
+
+        if (s < lsn) {
+            *snap = ch_max_u64(*snap, s);
+            any = true;
+        }
+    }
+    return any;
+}
+
 void
 ver_views_look(struct ver *v)
 {
     lsn_t bound = atomic_load_explicit(&v->horizon, memory_order_acquire);
     lsn_t limit = bound;
 
-    if (bound > atomic_load_explicit(&v->bound, memory_order_relaxed))
-        atomic_store_explicit(&v->bound, bound, memory_order_seq_cst); /* (3) */
+    bound_raise(v, bound);
     rt_point();
     v->snap_bound = bound;
     v->snap_count = 0;

@@ -79,6 +79,7 @@ wal_create(const struct wal_config *cfg, struct wal **out)
     limits_init(w, cfg);
     w->buf_blocks = cfg->buffer_bytes / WAL_BLOCK;
     w->pos = w->sealed = w->durable = cfg->start;
+    wal_publish(w);
     w->cut = cfg->cut;
     w->buf = ch_alloc_aligned(w->buf_blocks * WAL_BLOCK);
     w->firsts = calloc(w->buf_blocks, sizeof(*w->firsts));
@@ -169,6 +170,10 @@ charge(struct wal *w, struct wal_ticket *t, uint64_t bytes)
         t->pads--;
         w->pads--;
     }
+    if (t->once) {
+        w->granted -= t->bytes;
+        t->bytes = 0;
+    }
     if (t->bytes == 0) { /* used up: nothing can split it any more, and some never release it */
         w->pads -= t->pads;
         t->pads = 0;
@@ -204,31 +209,31 @@ wal_append(struct wal *w, struct wal_ticket *t, uint8_t type, enum ch_cause caus
         w->meta_bytes += bytes;
     w->counts.records++;
     w->counts.record_bytes[cause] += bytes;
+    wal_publish(w);
     wal_room_changed(w); /* what was only granted can be flushed now */
     rt_unlock(&w->lock);
     return end;
 }
 
-lsn_t
-wal_end(struct wal *w)
+void
+wal_publish(struct wal *w)
 {
-    lsn_t v;
-
-    rt_lock(&w->lock);
-    v = w->pos;
-    rt_unlock(&w->lock);
-    return v;
+    atomic_store_explicit(&w->seen_pos, w->pos, memory_order_release);
+    atomic_store_explicit(&w->seen_durable, w->durable, memory_order_release);
 }
 
 lsn_t
-wal_durable(struct wal *w)
+wal_end(const struct wal *w)
 {
-    lsn_t v;
+    rt_point();
+    return atomic_load_explicit(&w->seen_pos, memory_order_acquire);
+}
 
-    rt_lock(&w->lock);
-    v = w->durable;
-    rt_unlock(&w->lock);
-    return v;
+lsn_t
+wal_durable(const struct wal *w)
+{
+    rt_point();
+    return atomic_load_explicit(&w->seen_durable, memory_order_acquire);
 }
 
 lsn_t

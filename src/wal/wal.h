@@ -47,8 +47,9 @@ enum wal_class {
     WAL_CLASSES
 };
 struct wal_ticket {
-    uint64_t bytes, pads;
-}; /* pads: the log's own */
+    uint64_t bytes, pads; /* pads: the log's own */
+    bool once;            /* for one record: its append gives the rest back. May be set at any time */
+};
 /* Grants room, not position (R8), for one or a few records of `bytes` payload and header bytes in all (as much as may
  * be appended under this ticket). Waits while the buffer or the ring is too full: it then flushes itself
  * where that helps, and calls nothing upward: who must make room is woken through wal_pressure().
@@ -73,8 +74,9 @@ lsn_t wal_append(struct wal *w, struct wal_ticket *t, uint8_t type, enum ch_caus
 CH_NODISCARD int wal_flush(struct wal *w, lsn_t lsn);
 /* Starts (or joins) a device flush that begins after this call, even when nothing is left to write. */
 CH_NODISCARD int wal_flush_force(struct wal *w);
-lsn_t wal_end(struct wal *w); /* where the next record may start: lower bound for R3 */
-lsn_t wal_durable(struct wal *w);
+/* These two take no lock: at least what every append and flush that happened before the call has made of them. */
+lsn_t wal_end(const struct wal *w); /* where the next record may start: lower bound for R3 */
+lsn_t wal_durable(const struct wal *w);
 lsn_t wal_cut(struct wal *w);
 bool wal_failed(struct wal *w);
 /* Bytes of the ring in use, reservations included, and its size. */

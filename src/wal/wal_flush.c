@@ -128,6 +128,7 @@ wal_lead(struct wal *w)
     w->meta_bytes = 0;
     w->counts.flushes++;
     w->counts.padding_bytes += to - end;
+    wal_publish(w);
     rt_unlock(&w->lock);
 
     group_seal(w, from, to, end);
@@ -140,6 +141,7 @@ wal_lead(struct wal *w)
     } else {
         w->durable = to;
         w->flush_finished = number;
+        wal_publish(w);
     }
     if (!CH_BUG(WAL_LOST_WAKEUP))
         rt_broadcast(&w->done);

@@ -23,11 +23,13 @@
 
 #include "btree/change.h"
 #include "btree/node.h"
+#include "cat/cat_internal.h"
 #include "dev/dev.h"
 #include "meta/meta.h"
 #include "pack/pack.h"
 #include "page/page.h"
 #include "store/store_internal.h"
+#include "tests/golden/golden.h"
 #include "tools/format.h"
 #include "ver/ver.h"
 #include "wal/wal.h"
@@ -51,16 +53,7 @@ static const char *document_path;
 
 /* ---- the world that the examples are written in ---- */
 
-struct rig {
-    struct zt *t;
-    struct sim_drive *drive;
-    struct dev *dev;
-    struct wal *wal;
-    struct store *store;
-    uint8_t *block; /* EXAMPLE_MAX */
-};
-
-static void
+void
 rig_open(struct rig *r, struct zt *t, enum store_kind kind)
 {
     struct wal_config log = {
@@ -99,7 +92,7 @@ rig_open(struct rig *r, struct zt *t, enum store_kind kind)
     ZT_OK(t, store_format(r->store));
 }
 
-static void
+void
 rig_close(struct rig *r)
 {
     store_destroy(r->store);
@@ -117,10 +110,18 @@ rig_read(struct rig *r, uint64_t off, uint8_t *out)
     memcpy(out, r->block, EXAMPLE_MAX);
 }
 
-static struct bt_slice
-text(const char *s)
+void
+rig_read_log(struct rig *r, uint8_t *out)
 {
-    return (struct bt_slice){(const uint8_t *)s, strlen(s)};
+    rig_read(r, LOG_BASE + WAL_BLOCK, out);
+}
+
+/* A reference to large value 5 of 10,000 bytes. */
+static struct bt_slice
+reference(uint8_t out[CAT_REF_BYTES])
+{
+    blob_ref_pack(&(struct blob_ref){.number = 5, .bytes = 10000}, out);
+    return (struct bt_slice){out, CAT_REF_BYTES};
 }
 
 /* ---- examples; each fills EXAMPLE_MAX zeroed bytes at most and returns how many ---- */
@@ -130,10 +131,11 @@ static void
 leaf_fill(struct zt *t, uint8_t *page)
 {
     uint64_t first[CH_PAGE_BYTES / 8];
+    uint8_t ref[CAT_REF_BYTES];
 
     node_init((uint8_t *)first, 7, 0, 1);
     ZT_CHECK(t, node_put((uint8_t *)first, text("apple"), text("red"), 0));
-    ZT_CHECK(t, node_put((uint8_t *)first, text("apricot"), text("orange"), BT_REF));
+    ZT_CHECK(t, node_put((uint8_t *)first, text("apricot"), reference(ref), BT_REF));
     ZT_CHECK(t, node_put((uint8_t *)first, text("apron"), text("blue"), 0));
     ZT_CHECK(t, node_ghost((uint8_t *)first, 2));
     node_init(page, 7, 0, 1);
@@ -197,6 +199,8 @@ example_root(struct zt *t, uint8_t *out)
         .clean = true,
         .unit_bytes = 1 << 20,
         .digest = {0x0102030405060708, 0x1112131415161718},
+        .ids_root = 2,
+        .next_txn = 78,
         .extent_count = 2,
         .extents = {{.zone = 0, .array = META_ZONES}, {.zone = 1, .array = META_MAP}},
     };
@@ -219,7 +223,7 @@ example_log_map(struct zt *t, uint8_t *out)
     ZT_OK(t, wal_reserve(r.wal, WAL_SYSTEM, store_map_bytes(3), &ticket));
     ZT_OK(t, wal_flush(r.wal, store_map_append(r.store, &ticket, pids, places, 3)));
     wal_release(r.wal, &ticket);
-    rig_read(&r, LOG_BASE + WAL_BLOCK, out);
+    rig_read_log(&r, out);
     rig_close(&r);
     return WAL_BLOCK;
 }
@@ -229,7 +233,7 @@ static size_t
 example_log_changes(struct zt *t, uint8_t *out)
 {
     struct wal_ticket ticket = {0};
-    uint8_t record[2048];
+    uint8_t record[2048], ref[CAT_REF_BYTES];
     uint64_t page[CH_PAGE_BYTES / 8]; /* aligned */
     struct wal_part part = {.data = record};
     struct change c;
@@ -242,7 +246,7 @@ example_log_changes(struct zt *t, uint8_t *out)
     change_page(&c, 8);
     change_cut(&c, 2);
     change_del(&c, text("plum"));
-    change_put(&c, text("pear"), text("green"), BT_REF);
+    change_put(&c, text("pear"), reference(ref), BT_REF);
     change_ghost(&c, text("fig"));
     change_page(&c, 1);
     change_add_child(&c, text("b"), 8);
@@ -254,7 +258,7 @@ example_log_changes(struct zt *t, uint8_t *out)
     ZT_OK(t, wal_reserve(r.wal, WAL_USER, WAL_RECORD_HEADER + c.bytes, &ticket));
     ZT_OK(t, wal_flush(r.wal, wal_append(r.wal, &ticket, BT_RECORD_PAGES, CH_WAL, &part, 1)));
     wal_release(r.wal, &ticket);
-    rig_read(&r, LOG_BASE + WAL_BLOCK, out);
+    rig_read_log(&r, out);
     rig_close(&r);
     return WAL_BLOCK;
 }
@@ -287,7 +291,7 @@ example_log_writes(struct zt *t, uint8_t *out)
     parts[1] = (struct wal_part){record, (uint32_t)c.bytes};
     ZT_OK(t, wal_flush(r.wal, wal_append(r.wal, &ticket, BT_RECORD_UNDO, CH_WAL, parts, 2)));
     wal_release(r.wal, &ticket);
-    rig_read(&r, LOG_BASE + WAL_BLOCK, out);
+    rig_read_log(&r, out);
     rig_close(&r);
     return WAL_BLOCK;
 }
@@ -494,11 +498,17 @@ static const struct example {
     {"log-map", example_log_map, format_log_block},
     {"log-changes", example_log_changes, format_log_block},
     {"log-writes", example_log_writes, format_log_block},
+    {"log-ends", example_log_ends, format_log_block},
     {"array-map", example_array_map, format_array_slot},
     {"array-zones", example_array_zones, format_array_slot},
     {"slot", example_slot, format_slot},
     {"leaf", example_leaf, format_page},
     {"inner", example_inner, format_page},
+    {"tree-ids", example_tree_ids, format_page},
+    {"tree-names", example_tree_names, format_page},
+    {"tree-pending", example_tree_pending, format_page},
+    {"tree-blobs", example_tree_blobs, format_page},
+    {"tree-undo", example_tree_undo, format_page},
     {"double-write", example_double_write, format_double_write},
     {"trace", example_trace, format_trace},
 };

@@ -261,7 +261,7 @@ test_serial(struct zt *t)
     op->count++;
     h.ids[op->first + zt_below(t, op->count)] += 1000;
     hist_check(&h, &r);
-    ZT_CHECK(t, r.worst == HIST_GARBAGE);
+    ZT_CHECK(t, r.worst == HIST_GARBAGE || r.worst == HIST_INTERNAL);
     hist_free(&h);
 }
 

@@ -707,6 +707,45 @@ test_prepared_guards(struct zt *t)
     iso_destroy(&w);
 }
 
+/* Goal: of two prepared transactions neither has read what the other has written: both may still commit, in any order, so the
+ * second is refused at its prepare; also when the first is one that a crash has left, and is no longer once it is undone. */
+static void
+test_prepared_order(struct zt *t)
+{
+    bool crash = zt_below(t, 2) == 0, undone = zt_below(t, 2) == 0;
+    struct iso w;
+    cohort_txn *a, *b;
+
+    iso_create(t, &w, 16, NULL);
+    ZT_OK(t, cohort_put(w.db, K("x"), K("0")));
+    a = iso_snapshot(&w);
+    ZT_OK(t, put(a, "x", "1"));
+    ZT_OK(t, put(a, "new", "1"));
+    ZT_OK(t, cohort_prepare(a, K("a")));
+    if (crash)
+        iso_crash_and_open(&w);
+    if (undone)
+        ZT_OK(t, cohort_abort_prepared(w.db, K("a")));
+    b = iso_begin(&w, COHORT_SERIALIZABLE, 0);
+    if (zt_below(t, 2) == 0)
+        iso_is(&w, b, NULL, "x", "0");
+    else
+        iso_is(&w, b, NULL, "new", NULL);
+    ZT_OK(t, put(b, "b", "1"));
+    ZT_STATUS(t, cohort_prepare(b, K("b")), undone ? 0 : COHORT_CONFLICT);
+    if (undone)
+        ZT_OK(t, cohort_commit_prepared(w.db, K("b")));
+    iso_is(&w, NULL, NULL, "b", undone ? "1" : NULL);
+    b = iso_begin(&w, COHORT_SERIALIZABLE, 0); /* one that does not prepare comes before */
+    iso_is(&w, b, NULL, "x", "0");
+    ZT_OK(t, put(b, "c", "1"));
+    ZT_OK(t, cohort_commit(b));
+    if (!undone)
+        ZT_OK(t, cohort_commit_prepared(w.db, K("a")));
+    iso_is(&w, NULL, NULL, "x", undone ? "0" : "1");
+    iso_destroy(&w);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -726,6 +765,7 @@ main(int argc, char **argv)
         {"savepoints_and_crash", test_savepoints_and_crash, 3},
         {"prepared", test_prepared, 12},
         {"prepared_guards", test_prepared_guards, 4},
+        {"prepared_order", test_prepared_order, 12},
     };
 
     return zt_main(argc, argv, "txn", cases, CH_ARRAY_LEN(cases));

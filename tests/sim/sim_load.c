@@ -106,12 +106,14 @@ position_begin(struct load *l, write_id w)
 static void
 position_end(struct load *l, write_id w, int rc)
 {
-    uint64_t low = sim_write_low(w);
+    uint64_t low = sim_write_low(w), end = sim_txn_position(l->w);
 
     if (!l->w->plan->transactions || rc != 0)
         return;
-    sim_write_position(w, low, sim_txn_position(l->w));
-    l->w->visible = ch_max_u64(l->w->visible, low);
+    /* The deletion of a key that is absent, in a batch, leaves no record. */
+    sim_write_position(w, ch_min_u64(low, end), end);
+    if (low <= end)
+        l->w->visible = ch_max_u64(l->w->visible, low);
 }
 
 static void
