@@ -167,6 +167,7 @@ step_root(struct db *db)
 
     if (!db->fresh) {
         rc = meta_load(db->dev, &db->root);
+        db->half_made = rc == 0 && db->root.format_version > 1 && db->root.ids_root == 0;
         return rc != 0 ? rc : match_options(db);
     }
     rc = layout_new(db);

@@ -34,6 +34,7 @@ struct db {
     struct txns *txns;
     struct cat *cat;
     bool fresh;              /* being created */
+    bool half_made;          /* the root has no internal trees, and may be that of an opening that was making them */
     struct rt_mutex ckpt;    /* rank CHECKPOINT */
     uint32_t *zone_page_crc; /* of the zone-table pages as last written */
     uint64_t zone_page_crcs;

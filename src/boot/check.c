@@ -108,7 +108,7 @@ check_all(struct db *db, void (*report)(void *arg, const char *line), void *arg,
           struct cohort_check_result *out)
 {
     struct reach r = {.report = report, .arg = arg, .db = db, .out = out};
-    uint64_t findings = 0;
+    uint64_t findings = 0, places;
     int rc = boot_writable(db);
 
     if (rc == 0)
@@ -129,7 +129,12 @@ check_all(struct db *db, void (*report)(void *arg, const char *line), void *arg,
         goto out;
     out->errors += findings + (rc != 0 && findings == 0 ? 1 : 0) + r.twice;
     out->errors += compare_ids(db, &r);
-    out->errors += store_verify(db->store, report, arg);
+    places = store_verify(db->store, report, arg);
+    if (places == STORE_NOT_VERIFIED) {
+        rc = CH_FAIL(COHORT_ENOMEM, "check: places of the pages");
+        goto out;
+    }
+    out->errors += places;
     out->trees = cat_tree_count(db->cat);
     rc =
         out->errors == 0 ? 0 : CH_FAIL(COHORT_ECORRUPT, "check: %" PRIu64 " findings", out->errors);

@@ -10,6 +10,9 @@
 #include "buf/buf.h"
 #include "cat/cat.h"
 #include "dev/dev.h"
+#include "page/page.h"
+#include "reg/reg.h"
+#include "space/map.h"
 #include "store/store.h"
 #include "txn/txn.h"
 #include "ver/ver.h"
@@ -103,6 +106,33 @@ keep_resident(void *arg, page_id pid)
     return buf_is_resident(db->buf, pid);
 }
 
+/* An opening that was to make the internal trees of a database of format version 1 has not come to its end, so no root names
+ * what it made: single pages, which nobody else can have. All pages are read. */
+static int
+free_half_made(struct db *db)
+{
+    struct map *map = store_map(db->store);
+    page_id high = map_pid_high(map);
+    int rc = 0;
+
+    for (page_id pid = 1; rc == 0 && pid < high; pid++) {
+        struct buf_ref ref;
+        uint32_t tree;
+        bool done;
+
+        if (!map_pid_is_used(map, pid))
+            continue;
+        rc = buf_fix(db->buf, pid, BUF_SHARED, &ref);
+        if (rc != 0)
+            break;
+        tree = page_tree(ref.page);
+        buf_unfix(db->buf, &ref);
+        if (tree >= REG_IDS && tree <= REG_UNDO)
+            rc = reg_free_step(db->reg, tree, pid, false, 1, &done);
+    }
+    return rc;
+}
+
 static int
 recover(struct db *db)
 {
@@ -117,6 +147,8 @@ recover(struct db *db)
     rc = checkpoint_extend(db);
     if (cohort_class_of(rc) == COHORT_CLASS_NO_SPACE)
         rc = 0; /* no new pages, then */
+    if (rc == 0 && db->half_made)
+        rc = free_half_made(db);
     if (rc == 0)
         rc = reg_load(db->reg, &db->root.ids_root);
     if (rc == 0)

@@ -20,7 +20,7 @@
  *       chain belongs together; an undone one is popped likewise, after its record was appended (R4).
  *   W3  a ghost is dropped only under the exclusive latch and when no version of its key is left (R5): then every view
  *       and every writer finds it absent, and nobody will undo anything to it.
- *   W4  between ver_commit_lock() and ver_commit_end() nothing can fail but ver_guarded(), and nothing waits.
+ *   W4  between ver_commit_lock() and ver_own_end() nothing can fail but ver_guarded() and ver_own_begin(), and nothing waits.
  *   W5  a delete pushes a version even where ver_may_write() says that an older one would do: the version store must hear of
  *       each ghost, to hand it out for purging.
  *   W6  in recovery (no entry to pop) nothing is purged: what looks like garbage may be of a transaction that is
@@ -377,29 +377,27 @@ write_own(struct write *w)
     struct bt *t = w->t;
     struct ver_key key = bt_ver_key(t, w->op->key);
     struct wal_part part = {w->change.buf, (uint32_t)w->change.bytes};
-    struct ver_txn *txn = NULL;
-    struct ver_entry *e;
-    int rc = ver_txn_create(t->ver, 0, NULL, VER_NO_SLOT, page_lsn(w->leaf.page), &txn);
+    const struct ver_own own = {
+        .key = key,
+        .kind = w->done->had_value ? VER_WAS_VALUE : VER_WAS_ABSENT,
+        .flags = (uint8_t)w->before_flags,
+        .before = w->before.data,
+        .before_bytes = w->before.bytes,
+        .deletes = w->op->kind == BT_DEL,
+    };
+    int rc;
 
-    if (rc != 0)
-        return rc;
-    e = entry_create(w, txn);
-    if (e == NULL) {
-        ver_txn_discard(t->ver, txn);
-        return no_memory(w);
-    }
     buf_will_change(t->buf, &w->leaf); /* T4 */
     ver_commit_lock(t->ver);
-    rc = ver_guarded(t->ver, txn, &key);
+    rc = ver_guarded(t->ver, NULL, &key);
+    if (rc == 0)
+        rc = ver_own_begin(t->ver, &own);
     if (rc != 0) {
         ver_commit_unlock(t->ver);
-        ver_entry_discard(t->ver, e);
-        ver_txn_discard(t->ver, txn);
         return rc;
     }
     w->done->lsn = wal_append(t->wal, &w->ticket, BT_RECORD_PAGES, CH_WAL, &part, 1);
-    ver_entry_push(t->ver, e, w->done->lsn, w->op->kind == BT_DEL); /* W2 */
-    ver_commit_end(t->ver, txn, w->done->lsn, w->op->durable);
+    ver_own_end(t->ver, &own, w->done->lsn, w->op->durable); /* W2 */
     ver_note_sizes(t->ver, NULL, w->before.bytes, w->op->kind == BT_DEL ? 0 : w->op->value.bytes);
     apply(w);
     return 0;

@@ -658,7 +658,14 @@ buf_admit(struct buf *b, bool grows)
 int
 buf_admit_kept(struct buf *b)
 {
-    return admit(b, true, atomic_load_explicit(&b->kept, memory_order_relaxed));
+    uint64_t kept = atomic_load_explicit(&b->kept, memory_order_relaxed);
+    int rc = admit(b, true, kept);
+
+    if (rc != COHORT_EFULL)
+        return rc;
+    /* Pages that were freed or became smaller give nothing back before they are clean. */
+    rc = buf_clean_until(b, wal_end(b->wal));
+    return rc != 0 && rc != COHORT_EFULL ? rc : admit(b, true, kept);
 }
 
 void

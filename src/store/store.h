@@ -148,7 +148,9 @@ void store_zone_page_copy(struct store *s, uint64_t k, uint8_t *payload);
 CH_NODISCARD int store_zone_page_load(struct store *s, uint64_t k, const uint8_t *payload);
 
 void store_counts(struct store *s, struct store_counts *out);
-/* Verifies S3 and that each place of the map reads back as its page; calls report per finding; returns findings. */
+/* Verifies S3 and that each place of the map reads back as its page; calls report per finding; returns findings, or
+ * STORE_NOT_VERIFIED: there was no memory for it. */
+#define STORE_NOT_VERIFIED UINT64_MAX
 uint64_t store_verify(struct store *s, void (*report)(void *arg, const char *line), void *arg);
 
 #endif

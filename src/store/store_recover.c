@@ -249,6 +249,7 @@ struct verify {
     uint8_t *buf;   /* STORE_READ_MANY pages */
     page_id pids[STORE_READ_MANY];
     unsigned batch;
+    bool no_memory; /* something could not be looked at: no finding */
 };
 
 static void finding(struct verify *v, const char *fmt, ...) CH_PRINTF(2, 3);
@@ -277,7 +278,9 @@ verify_read(struct verify *v)
         bufs[i] = v->buf + (size_t)i * CH_PAGE_BYTES;
     store_read_many(v->s, v->pids, bufs, rcs, v->batch);
     for (unsigned i = 0; i < v->batch; i++)
-        if (rcs[i] != 0)
+        if (rcs[i] == COHORT_ENOMEM)
+            v->no_memory = true;
+        else if (rcs[i] != 0)
             finding(v, "page %" PRIu64 " at place %#" PRIx64 ": %s", v->pids[i],
                     map_get(v->s->map, v->pids[i]), ch_strerror(rcs[i]));
     v->batch = 0;
@@ -377,7 +380,7 @@ store_verify(struct store *s, void (*report)(void *arg, const char *line), void 
     v.taken = calloc((size_t)v.pass_slots * VERIFY_UNITS / 8, 1);
     v.buf = ch_alloc_aligned((size_t)STORE_READ_MANY * CH_PAGE_BYTES);
     if (v.live == NULL || v.taken == NULL || v.buf == NULL) {
-        finding(&v, "out of memory: nothing was verified");
+        v.no_memory = true;
     } else {
         /* GC, which goes on in an idle database, would move pages between the counts. */
         rt_lock(&s->lock);
@@ -390,5 +393,5 @@ store_verify(struct store *s, void (*report)(void *arg, const char *line), void 
     free(v.live);
     free(v.taken);
     ch_free_aligned(v.buf);
-    return v.findings;
+    return v.no_memory ? STORE_NOT_VERIFIED : v.findings;
 }

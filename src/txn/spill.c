@@ -26,7 +26,6 @@ enum {
     STEP_LEAVES = 16,
     MAKE_ROOM_MIN = 4096, /* unspilled bytes that are worth a spill because memory is short */
     MAKE_ROOM_MAX = 65536,
-    UNSPILLED_SHARES = 4, /* of undo_bytes_max, when there are no pages for more undo */
 };
 
 struct bt *
@@ -386,8 +385,8 @@ txns_make_room(struct txns *ts, struct txn *own, bool frees)
     }
     rt_unlock(&ts->spill_lock);
     if (frees && cohort_class_of(rc) == COHORT_CLASS_NO_SPACE &&
-        ver_unspilled_bytes(ts->cfg.ver) <= UNSPILLED_SHARES * ts->cfg.undo_bytes_max)
-        return 0;
+        ver_unspilled_bytes(ts->cfg.ver) <= ts->cfg.undo_bytes_max)
+        return 0; /* memory was short; a checkpoint finds log room for so much */
     return rc;
 }
 

@@ -498,6 +498,7 @@ commit_record(struct txn *t, bool validate, bool durable, struct wal_ticket *tic
         return rc;
     }
     *lsn = wal_append(ts->cfg.wal, ticket, TXN_RECORD_COMMIT, CH_WAL, &part, 1);
+    ver_view_release(ts->cfg.ver, &t->view); /* it reads no more: its entries need not stay for it */
     ver_commit_end(ts->cfg.ver, t->w, *lsn, durable);
     return 0;
 }

@@ -180,8 +180,7 @@ CH_NODISCARD int txn_spill_all(struct txn *t);
 CH_NODISCARD int txn_header_write(struct txns *ts, uint64_t id, enum txn_header state,
                                   const uint8_t *gid, size_t gid_bytes);
 /* Called before a write: version memory and unspilled undo within their bounds. `own` NULL: an operation of its own. `frees`: the
- * write gives room back, so undo may take pages that are kept for that; and if there are none it waits in memory and in the log,
- * up to a bound. */
+ * write gives room back, so undo may take pages that are kept for that. */
 CH_NODISCARD int txns_make_room(struct txns *ts, struct txn *own, bool frees);
 /* Deletes rows [first, last] of a transaction, the header being seq 0. */
 CH_NODISCARD int txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last);

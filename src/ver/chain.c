@@ -12,6 +12,9 @@
  *   C5  `deletes` of the newest entry that is no LOCK, or of a LOCK above it: the leaf holds a ghost.
  *       It is handed on when that entry is removed, so that the last one out reports the ghost.
  *   C6  a linked entry's writer is not freed: descriptors go after their entries.
+ *   C7  `chains` counts a chain while it is there. So who holds the latch of a record's leaf and finds no chain in its
+ *       shard need not lock it: the record has none, as it would have been linked under that latch. What was done
+ *       before the last chain went (a view killed, an entry undone) is seen then: released with the count, acquired here.
  *
  * Tables grow and shrink outside the hot path: the new array is allocated without the lock. Failing to
  * get one costs speed only.
@@ -34,6 +37,13 @@ static struct ver_shard *
 shard_of(struct ver *v, uint64_t hash)
 {
     return &v->shards[hash % VER_SHARDS];
+}
+
+/* C7 */
+static bool
+is_empty(const struct ver_shard *s)
+{
+    return atomic_load_explicit(&s->chains, memory_order_acquire) == 0;
 }
 
 /* Where the pointer to the chain of `key` is, or would be. Lock held. */
@@ -159,7 +169,7 @@ unlink_entry(struct ver_shard *s, struct ver_entry *e)
         return false;
     }
     *at = e->chain_next;
-    atomic_fetch_sub_explicit(&s->chains, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&s->chains, 1, memory_order_release); /* C7 */
     return true;
 }
 
@@ -277,7 +287,8 @@ entry_memory_free(struct ver_entry *e)
 {
     if (e->apart)
         free(e->before);
-    free(e);
+    if (!e->within)
+        free(e);
 }
 
 void
@@ -404,6 +415,20 @@ ver_entry_pop(struct ver *v, struct ver_entry *e)
     table_resize(v, s);
 }
 
+/* Unlinked from its chain, which is `gone` with it or not: leaves its writer's list, too, and is freed. */
+static void
+entry_leave(struct ver *v, struct ver_entry *e, bool gone)
+{
+    struct ver_shard *s = shard_of(v, e->hash);
+
+    if (gone && e->deletes)
+        ver_ghost_add(v, e->tree, e->key, e->key_bytes);
+    ver_list_unlink(e->writer, e);
+    atomic_fetch_sub_explicit(&v->entries, 1, memory_order_relaxed);
+    ver_entry_free(v, e);
+    table_resize(v, s);
+}
+
 void
 ver_entry_remove(struct ver *v, struct ver_entry *e)
 {
@@ -414,12 +439,7 @@ ver_entry_remove(struct ver *v, struct ver_entry *e)
     hand_on_ghost(e);
     gone = unlink_entry(s, e);
     rt_unlock(&s->lock);
-    if (gone && e->deletes)
-        ver_ghost_add(v, e->tree, e->key, e->key_bytes);
-    ver_list_unlink(e->writer, e);
-    atomic_fetch_sub_explicit(&v->entries, 1, memory_order_relaxed);
-    ver_entry_free(v, e);
-    table_resize(v, s);
+    entry_leave(v, e, gone);
 }
 
 int
@@ -466,6 +486,120 @@ ver_entry_spilled(struct ver *v, struct ver_entry *e, bool drop)
     free(image);
 }
 
+/* ---- commits that are visible at once ---------------------------------------------------------------- */
+
+/* Whether one of the views below a commit reads what it replaced; `under`: what lay under it in its chain. The youngest of the
+ * views is `snap`: so if it does not see the change before, none does. Shard lock held. */
+static bool
+is_read(const struct ver_entry *under, bool below, lsn_t snap)
+{
+    while (under != NULL && under->kind == VER_WAS_LOCK)
+        under = under->below;
+    return below && (under == NULL || ver_committed(under->writer) <= snap) &&
+           !CH_BUG(R15_PRUNES_NEEDED);
+}
+
+void
+ver_settle(struct ver *v, struct ver_txn *w, bool below, lsn_t snap)
+{
+    struct ver_entry *newer;
+
+    for (struct ver_entry *e = ver_oldest(w); e != NULL; e = newer) {
+        struct ver_shard *s = shard_of(v, e->hash);
+        bool gone = false, needed;
+
+        newer = ver_newer(e);
+        rt_lock(&s->lock);
+        needed = e->kind != VER_WAS_LOCK && is_read(e->below, below, snap);
+        if (!needed) {
+            hand_on_ghost(e);
+            gone = unlink_entry(s, e);
+        }
+        rt_unlock(&s->lock);
+        if (needed)
+            continue;
+        entry_leave(v, e, gone);
+    }
+}
+
+static size_t
+own_header_bytes(void)
+{
+    return ch_round_up(sizeof(struct ver_txn), _Alignof(struct ver_entry));
+}
+
+size_t
+ver_own_bytes(const struct ver_own *own)
+{
+    return own_header_bytes() + sizeof(struct ver_entry) + own->key.bytes + own->before_bytes;
+}
+
+struct ver_txn *
+ver_own_make(struct ver *v, void *memory, const struct ver_own *own, uint64_t hash, lsn_t lsn)
+{
+    struct ver_txn *w = memory;
+    struct ver_entry *e = (void *)((uint8_t *)memory + own_header_bytes());
+
+    CH_ASSERT(own->key.bytes <= COHORT_KEY_MAX && own->before_bytes <= VER_VALUE_MAX);
+    *w = (struct ver_txn){.slot = VER_NO_SLOT, .first = lsn, .seq = 1};
+    atomic_store_explicit(&w->commit, lsn, memory_order_relaxed);
+    *e = (struct ver_entry){
+        .writer = w,
+        .hash = hash,
+        .seq = 1,
+        .lsn = lsn,
+        .before = e->key + own->key.bytes,
+        .tree = own->key.tree,
+        .key_bytes = (uint16_t)own->key.bytes,
+        .before_bytes = (uint16_t)own->before_bytes,
+        .kind = (uint8_t)own->kind,
+        .flags = own->flags,
+        .within = true,
+        .deletes = own->deletes,
+    };
+    if (own->key.bytes > 0)
+        memcpy(e->key, own->key.data, own->key.bytes);
+    if (own->before_bytes > 0)
+        memcpy(e->before, own->before, own->before_bytes);
+    atomic_fetch_add_explicit(&w->bytes, entry_bytes(e), memory_order_relaxed);
+    atomic_fetch_add_explicit(&v->bytes, entry_bytes(e), memory_order_relaxed);
+    list_append(w, e);
+    return w;
+}
+
+void
+ver_own_push(struct ver *v, struct ver_txn *w)
+{
+    struct ver_entry *e = w->newest;
+    struct ver_shard *s = shard_of(v, e->hash);
+
+    atomic_fetch_add_explicit(&v->entries, 1, memory_order_relaxed);
+    table_resize(v, s);
+    rt_lock(&s->lock);
+    link_top(s, e);
+    rt_unlock(&s->lock);
+}
+
+bool
+ver_own_needed(struct ver *v, const struct ver_own *own, uint64_t hash, bool below, lsn_t snap)
+{
+    struct ver_shard *s = shard_of(v, hash);
+    struct ver_entry *top = NULL;
+    bool needed = below;
+
+    if (!is_empty(s)) {
+        rt_lock(&s->lock);
+        top = *chain_find(s, hash, own->key);
+        needed = is_read(top, below, snap);
+        if (!needed && top != NULL)
+            top->deletes = own->deletes; /* C5, as if an entry had been there and handed it on */
+        rt_unlock(&s->lock);
+    }
+    if (!needed && top == NULL && own->deletes)
+        ver_ghost_add(v, own->key.tree, own->key.data, own->key.bytes);
+    return needed;
+}
+
 /* ---- reading --------------------------------------------------------------------------------------- */
 
 /* `horizon`: of the view, or the newest. Shard lock held. */
@@ -503,6 +637,11 @@ ver_read(struct ver *v, const struct ver_view *view, struct ver_key key, struct 
     const struct ver_entry *found = NULL;
     lsn_t horizon;
 
+    if (is_empty(s)) { /* C7 */
+        out->how = view != NULL && ver_view_dead(v, view) && !CH_BUG(R15_DEAD_READS) ? VER_TOO_OLD
+                                                                                     : VER_CURRENT;
+        return;
+    }
     rt_lock(&s->lock);
     horizon = view != NULL ? view->horizon : ver_horizon(v);
     for (const struct ver_entry *e = *chain_find(s, hash, key); e != NULL; e = e->below) {
@@ -561,6 +700,8 @@ ver_may_write(struct ver *v, struct ver_txn *w, const struct ver_view *view, str
 
     owner->id = 0;
     *again = false;
+    if (is_empty(s) && (view == NULL || !ver_view_dead(v, view))) /* C7 */
+        return 0;
     rt_lock(&s->lock);
     top = *chain_find(s, hash, key);
     change = newest_change(top);

@@ -9,9 +9,17 @@
  *   Q3  a descriptor's commit LSN is set before the horizon can reach it; readers compare the two.
  *   Q4  the counts of live writers' bytes leave with the commit, so `bytes - live_bytes` is what committed
  *       versions take.
+ *   Q5  `pending` leaves NULL under commit_lock only. So whoever finds it NULL (acquire; release of who moved the
+ *       horizon over the last one) under commit_lock finds the horizon at rest, all commits before his own being visible;
+ *       and one that need not be durable is visible at once: he moves the horizon himself.
+ *   Q6  such a commit knows, before it gives commit_lock back, which views are older (view.c): it takes the entries out that
+ *       none of them reads, or makes none, and is queued only if any is left. Meanwhile no entry of a committed
+ *       writer lies above its own, for that one's commit would come later: so it needs no trim_lock for that.
  */
 #include "base/bug.h"
 #include "ver/ver_internal.h"
+
+#include <stdlib.h>
 
 void
 ver_commit_lock(struct ver *v)
@@ -29,7 +37,7 @@ ver_commit_unlock(struct ver *v)
 static uint64_t
 horizon_move(struct ver *v)
 {
-    struct ver_txn *w = v->pending;
+    struct ver_txn *w = atomic_load_explicit(&v->pending, memory_order_relaxed);
     lsn_t horizon = 0;
     uint64_t work = 0;
 
@@ -41,10 +49,10 @@ horizon_move(struct ver *v)
         horizon = commit;
         work += 1 + w->count;
     }
-    v->pending = w;
     if (work == 0)
         return 0;
     atomic_store_explicit(&v->horizon, horizon, memory_order_release); /* Q3; partner: view.c */
+    atomic_store_explicit(&v->pending, w, memory_order_release);       /* Q5 */
     return work;
 }
 
@@ -58,8 +66,55 @@ queue_append(struct ver *v, struct ver_txn *w)
     else
         v->head = w;
     v->tail = w;
-    if (v->pending == NULL)
-        v->pending = w;
+    atomic_fetch_add_explicit(&v->queued, 1, memory_order_relaxed);
+    if (!w->visible && atomic_load_explicit(&v->pending, memory_order_relaxed) == NULL)
+        atomic_store_explicit(&v->pending, w, memory_order_relaxed);
+}
+
+/* Commit lock held, the commit LSN is set. Returns what is visible now, as horizon_move(). */
+static uint64_t
+enqueue(struct ver *v, struct ver_txn *w)
+{
+    uint64_t work;
+
+    rt_lock(&v->queue_lock);
+    CH_ASSERT(v->tail == NULL || ver_committed(v->tail) < ver_committed(w)); /* Q1 */
+    queue_append(v, w);
+    work = w->visible ? 1 + w->count : horizon_move(v);
+    rt_unlock(&v->queue_lock);
+    return work;
+}
+
+/* Q5. Commit lock held; the commit LSN of the writer, if there is one, is set. */
+static bool
+visible_at_once(struct ver *v, lsn_t lsn, bool durable)
+{
+    CH_ASSERT(lsn > atomic_load_explicit(&v->horizon, memory_order_relaxed));
+    if (durable || atomic_load_explicit(&v->pending, memory_order_acquire) != NULL)
+        return false;
+    atomic_store_explicit(&v->horizon, lsn, memory_order_release); /* Q3; partner: view.c */
+    return true;
+}
+
+/* Work for ver_trim_some() where the commit itself left none: what is queued from before is looked at by and by. */
+static uint64_t
+leftover(const struct ver *v)
+{
+    return atomic_load_explicit(&v->queued, memory_order_relaxed) > 0 ? 1 : 0;
+}
+
+/* Q6. True: nothing is left of it. */
+static bool
+settle(struct ver *v, struct ver_txn *w, lsn_t lsn)
+{
+    lsn_t snap;
+    bool below;
+
+    if (w->spilled || w->whole_count > 0 || w->count > VER_SETTLE_MAX)
+        return false;
+    below = ver_views_below(v, lsn, &snap);
+    ver_settle(v, w, below, snap);
+    return w->count == 0;
 }
 
 void
@@ -68,6 +123,7 @@ ver_commit_end(struct ver *v, struct ver_txn *w, lsn_t lsn, bool durable)
     uint64_t id = w->id; /* once queued it may be freed at any time */
     uint32_t slot = w->slot;
     uint64_t work;
+    bool done;
 
     CH_ASSERT(ver_committed(w) == 0 && lsn > 0);
     atomic_fetch_sub_explicit(&v->live_bytes, atomic_load_explicit(&w->bytes, memory_order_relaxed),
@@ -80,15 +136,79 @@ ver_commit_end(struct ver *v, struct ver_txn *w, lsn_t lsn, bool durable)
         v->slots[slot].live = NULL;
     ver_unprepare(v, w);
     w->durable = durable;
-    rt_lock(&v->queue_lock);
-    CH_ASSERT(v->tail == NULL || ver_committed(v->tail) < lsn); /* Q1 */
-    CH_ASSERT(lsn > atomic_load_explicit(&v->horizon, memory_order_relaxed));
     atomic_store_explicit(&w->commit, lsn, memory_order_release); /* partner: ver_committed() */
-    queue_append(v, w);
-    work = horizon_move(v);
-    rt_unlock(&v->queue_lock);
+    w->visible = visible_at_once(v, lsn, durable);
+    done = w->visible && settle(v, w, lsn);
+    work = done ? leftover(v) : enqueue(v, w);
     rt_unlock(&v->commit_lock);
+    if (done)
+        ver_txn_free(v, w);
     ver_ended(v, slot, id);
+    if (work > 0)
+        ver_trim_some(v, work);
+}
+
+/* ---- operations of their own ---- */
+
+int
+ver_own_begin(struct ver *v, const struct ver_own *own)
+{
+    size_t bytes = ver_own_bytes(own);
+    void *p;
+
+    if (CH_LIKELY(v->spare_bytes >= bytes))
+        return 0;
+    p = malloc(bytes);
+    if (p == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "a version of %zu bytes",
+                       own->key.bytes + own->before_bytes);
+    free(v->spare);
+    v->spare = p;
+    v->spare_bytes = bytes;
+    return 0;
+}
+
+/* The memory that ver_own_begin() has left, little more than is needed. */
+static void *
+spare_take(struct ver *v, size_t bytes)
+{
+    enum {
+        SLACK = 64
+    };
+    void *p = v->spare, *less = NULL;
+
+    CH_ASSERT(p != NULL && v->spare_bytes >= bytes);
+    if (v->spare_bytes > bytes + SLACK)
+        less = realloc(p, bytes);
+    v->spare = NULL;
+    v->spare_bytes = 0;
+    return less != NULL ? less : p;
+}
+
+void
+ver_own_end(struct ver *v, const struct ver_own *own, lsn_t lsn, bool durable)
+{
+    uint64_t hash = ver_hash(v, own->key);
+    bool visible = visible_at_once(v, lsn, durable), needed = true;
+    struct ver_txn *w;
+    uint64_t work;
+    lsn_t snap;
+
+    if (visible) { /* Q6 */
+        bool below = ver_views_below(v, lsn, &snap);
+
+        needed = ver_own_needed(v, own, hash, below, snap);
+    }
+    if (needed) {
+        w = ver_own_make(v, spare_take(v, ver_own_bytes(own)), own, hash, lsn);
+        w->durable = durable;
+        w->visible = visible;
+        ver_own_push(v, w);
+        work = enqueue(v, w);
+    } else {
+        work = leftover(v);
+    }
+    rt_unlock(&v->commit_lock);
     if (work > 0)
         ver_trim_some(v, work);
 }

@@ -59,7 +59,8 @@ queue_remove(struct ver *v, struct ver_txn *w)
     if (v->pruned == w)
         v->pruned = w->prev; /* P5 */
     rt_lock(&v->queue_lock);
-    CH_ASSERT(w != v->pending); /* P6 */
+    CH_ASSERT(w != atomic_load_explicit(&v->pending, memory_order_relaxed)); /* P6 */
+    atomic_fetch_sub_explicit(&v->queued, 1, memory_order_relaxed);
     if (w->prev != NULL)
         w->prev->next = w->next;
     else

@@ -45,6 +45,7 @@ memory_free(struct ver *v)
     ch_free_aligned(v->slots);
     free(v->slot_bits);
     free(v->snaps);
+    free(v->spare);
     free(v->ghosts);
     ch_free_aligned(v);
 }

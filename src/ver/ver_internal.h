@@ -34,6 +34,7 @@ enum {
     VER_WAIT_CONDS = 16,       /* by owner */
     VER_TRIM_MIN = 16,         /* entries and writers that a commit trims at least, at most */
     VER_TRIM_MAX = 4096,
+    VER_SETTLE_MAX = 32, /* entries that a commit takes out itself, see Q6 of commit.c */
 };
 
 /* snap of a slot without a view, and of one whose view was killed; above every horizon. */
@@ -205,9 +206,10 @@ void ver_list_unlink(struct ver_txn *w, struct ver_entry *e);
 void ver_settle(struct ver *v, struct ver_txn *w, bool below, lsn_t snap);
 /* Bytes of a writer with one entry in one piece, and the writer made of so much memory: committed at `lsn`, not linked. */
 size_t ver_own_bytes(const struct ver_own *own);
-struct ver_txn *ver_own_make(void *memory, const struct ver_own *own, uint64_t hash, lsn_t lsn);
+struct ver_txn *ver_own_make(struct ver *v, void *memory, const struct ver_own *own, uint64_t hash,
+                             lsn_t lsn);
 /* Links that entry. */
-void ver_own_push(struct ver *v, struct ver_txn *w, bool deletes);
+void ver_own_push(struct ver *v, struct ver_txn *w);
 /* Commit lock held, the operation is visible: whether a view reads what it replaced. If not, notes the ghost. */
 bool ver_own_needed(struct ver *v, const struct ver_own *own, uint64_t hash, bool below, lsn_t snap);
 

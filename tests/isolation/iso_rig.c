@@ -25,10 +25,16 @@ open_device(struct iso *w, const struct dev_fault_plan *plan, bool create)
 {
     static const struct dev_fault_plan none = {0};
     struct dev *dev = NULL;
-    int rc;
+    int rc = dev_sim_open(w->drive, &dev);
 
-    ZT_OK(w->t, dev_sim_open(w->drive, &dev));
-    ZT_OK(w->t, dev_fault_open(dev, plan != NULL ? plan : &none, &w->fault));
+    w->fault = NULL;
+    if (rc != 0)
+        return rc;
+    rc = dev_fault_open(dev, plan != NULL ? plan : &none, &w->fault);
+    if (rc != 0) {
+        dev_close(dev);
+        return rc;
+    }
     rc = api_open_dev(w->fault, &w->opts, create, &w->db);
     if (rc != 0)
         w->fault = NULL; /* closed by the call */

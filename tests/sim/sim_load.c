@@ -69,9 +69,8 @@ outcome_of(struct load *l, const char *what, enum sim_kind kind, int rc)
         sim_cover->full++;
         return SIM_NOTHING;
     }
-    if (l->w->plan->transactions && kind != SIM_GET && rc != COHORT_EXISTS &&
-        cohort_class_of(rc) == COHORT_CLASS_CONFLICT)
-        return SIM_NOTHING; /* an open transaction is in the way */
+    if (kind != SIM_GET && rc != COHORT_EXISTS && cohort_class_of(rc) == COHORT_CLASS_CONFLICT)
+        return SIM_NOTHING; /* an open transaction is in the way; batches are some, too */
     if (!allowed && ((rc == COHORT_EBATCHSIZE && batch) || rc == COHORT_ENOMEM))
         return SIM_NOTHING;
     if (!allowed)
