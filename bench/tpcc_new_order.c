@@ -149,12 +149,9 @@ add_line(struct tpcc_terminal *t, struct new_order *n, uint32_t k)
 int
 tpcc_new_order(struct tpcc_terminal *t, const struct tpcc_input *in)
 {
-    struct new_order n;
+    struct new_order n = {.in = in};
     int rc;
 
-    n.in = in;
-    n.o = 0;
-    n.total = 0;
     rc = begin_order(t, &n);
     if (rc == 0)
         rc = insert_order(t, &n);

@@ -200,9 +200,9 @@ static const char *
 record_name(uint64_t type)
 {
     static const char *const names[] = {
-        [STORE_RECORD_MAP] = "MAP",     [BT_RECORD_PAGES] = "page changes",
-        [BT_RECORD_WRITE] = "WRITE",    [BT_RECORD_UNDO] = "UNDO",
-        [TXN_RECORD_COMMIT] = "COMMIT", [TXN_RECORD_ABORT] = "ABORT",
+        [STORE_RECORD_MAP] = "MAP",       [BT_RECORD_PAGES] = "page changes",
+        [BT_RECORD_WRITE] = "WRITE",      [BT_RECORD_UNDO] = "UNDO",
+        [TXN_RECORD_COMMIT] = "COMMIT",   [TXN_RECORD_ABORT] = "ABORT",
         [TXN_RECORD_PREPARE] = "PREPARE",
     };
 

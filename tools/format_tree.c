@@ -39,7 +39,8 @@ is_header(const uint8_t *key, size_t bytes)
 static void
 pending_text(char text[FORMAT_KEY_TEXT], const uint8_t *key)
 {
-    static const char *const kinds[] = {"unknown", "tree", "large value", "bulk load, large values from"};
+    static const char *const kinds[] = {"unknown", "tree", "large value",
+                                        "bulk load, large values from"};
 
     snprintf(text, FORMAT_KEY_TEXT, ", kind %u (%s %" PRIu64 ")", key[0],
              kinds[key[0] < CH_ARRAY_LEN(kinds) ? key[0] : 0], big(key + 1, 8));

@@ -33,8 +33,9 @@ struct db {
     struct reg *reg;
     struct txns *txns;
     struct cat *cat;
-    bool fresh;              /* being created */
-    bool half_made;          /* the root has no internal trees, and may be that of an opening that was making them */
+    bool fresh; /* being created */
+    /* The root has no internal trees, and may be that of an opening that was making them (format version 1). */
+    bool half_made;
     struct rt_mutex ckpt;    /* rank CHECKPOINT */
     uint32_t *zone_page_crc; /* of the zone-table pages as last written */
     uint64_t zone_page_crcs;
@@ -43,7 +44,8 @@ struct db {
     bool ckpt_running, flush_running, sweep_running;
     struct rt_mutex sweep; /* rank DB: held for each step of the sweep thread, and by a check */
     _Atomic bool polling;  /* background=no: somebody runs the sweeper's steps; relaxed */
-    _Atomic uint64_t async_due; /* background=no: when the log is to be flushed; 0 = not known yet; relaxed */
+    _Atomic uint64_t
+        async_due; /* background=no: when to flush the log; 0 = not known yet; relaxed */
     _Atomic bool stop;
     _Atomic int
         error; /* first fatal error of a background step; sticky. Pairs with db_writable() */

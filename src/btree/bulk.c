@@ -218,6 +218,7 @@ log_new(struct bt_bulk *b, unsigned i, unsigned level, const uint8_t *leaf)
     node_init(page, b->refs[i].pid, (uint8_t)level, b->t->tree);
     if (level > 0) {
         node_set_leftmost(page, b->refs[i + 1].pid);
+        /* cppcheck-suppress arrayIndexOutOfBoundsCond ; level <= b->level < BT_DEPTH_MAX */
         b->edge[level] = b->refs[i].pid;
     } else {
         ok = node_adopt(page, leaf);

@@ -31,6 +31,7 @@
 enum {
     PREFETCH_CHUNK = 64,   /* store_read_many() */
     ADMIT_FULL_TRIES = 64, /* of a full store to clean something, before a delete is refused */
+    ADMIT_CLEAN_FROM = 32, /* dirty frames that are worth cleaning to find room */
     ADMIT_NEW_PAGES = 16,  /* that one admitted operation may add: a split on every level */
 };
 
@@ -632,18 +633,36 @@ buf_admit_cleaning(struct buf *b)
     return cleaner_error(b);
 }
 
+/* Besides the pages that must be left. Compressed pages take the more room the fuller they are, which is known once they are
+ * written. */
+static bool
+has_room(struct buf *b, uint64_t kept)
+{
+    uint64_t fresh = atomic_load_explicit(&b->dirty_new, memory_order_relaxed);
+    uint64_t dirty = atomic_load_explicit(&b->dirty, memory_order_relaxed);
+
+    if (store_packs(b->store) && dirty > fresh)
+        fresh += (dirty - fresh) / 2;
+    return CH_BUG(R11_NO_ADMISSION) || store_has_room(b->store, fresh, ADMIT_NEW_PAGES + kept);
+}
+
 /* `kept`: pages that must be left. */
 static int
-admit(struct buf *b, bool grows, uint64_t kept)
+admit(struct buf *b, bool grows, uint64_t kept, uint64_t clean_from)
 {
     int rc = buf_error(b);
 
     if (rc != 0 && (rc != COHORT_EFULL || grows))
         return cleaner_error(b);
-    if (grows && !CH_BUG(R11_NO_ADMISSION) &&
-        !store_has_room(b->store, atomic_load_explicit(&b->dirty_new, memory_order_relaxed),
-                        ADMIT_NEW_PAGES + kept))
-        return CH_FAIL(COHORT_EFULL, "the store has no room for more pages");
+    if (CH_UNLIKELY(grows && !has_room(b, kept))) {
+        /* What was freed or became smaller gives nothing back before it is clean. */
+        if (atomic_load_explicit(&b->dirty, memory_order_relaxed) >= clean_from)
+            rc = buf_clean_until(b, wal_end(b->wal));
+        if (rc != 0 && rc != COHORT_EFULL)
+            return rc;
+        if (!has_room(b, kept))
+            return CH_FAIL(COHORT_EFULL, "the store has no room for more pages");
+    }
     if (!buf_wants_cleaning(b) && !buf_too_dirty(b, BUF_DIRTY_MAX_PERCENT))
         return 0;
     return buf_admit_cleaning(b);
@@ -652,20 +671,23 @@ admit(struct buf *b, bool grows, uint64_t kept)
 int
 buf_admit(struct buf *b, bool grows)
 {
-    return admit(b, grows, b->keep_pages + atomic_load_explicit(&b->kept, memory_order_relaxed));
+    return admit(b, grows, b->keep_pages + atomic_load_explicit(&b->kept, memory_order_relaxed),
+                 ADMIT_CLEAN_FROM);
 }
 
 int
 buf_admit_kept(struct buf *b)
 {
-    uint64_t kept = atomic_load_explicit(&b->kept, memory_order_relaxed);
-    int rc = admit(b, true, kept);
+    int rc;
 
-    if (rc != COHORT_EFULL)
-        return rc;
-    /* Pages that were freed or became smaller give nothing back before they are clean. */
-    rc = buf_clean_until(b, wal_end(b->wal));
-    return rc != 0 && rc != COHORT_EFULL ? rc : admit(b, true, kept);
+    if (!store_packs(b->store))
+        return admit(b, true, atomic_load_explicit(&b->kept, memory_order_relaxed), 1);
+    /* How well images pack varies by more than is kept; so here what counts is whether there is room in fact, which is some
+     * percent more than the estimate grants. */
+    rc = buf_error(b);
+    if (rc == COHORT_EFULL)
+        rc = buf_clean_until(b, wal_end(b->wal));
+    return rc != 0 ? rc : admit(b, false, 0, 1);
 }
 
 void

@@ -94,7 +94,7 @@ void buf_prefetch(struct buf *b, const page_id *pids, unsigned n);
 /* Called by writers before they latch anything: waits while too many frames are dirty (so that reads always
  * find clean frames) and returns EFULL when the store has no room (`grows`: the operation may add pages or bytes). */
 CH_NODISCARD int buf_admit(struct buf *b, bool grows);
-/* The same for what grows on behalf of undo, and of deletes: from the pages that are kept for them. Cleans when there are none. */
+/* The same for what grows on behalf of undo, and of deletes: from the pages that are kept for them. */
 CH_NODISCARD int buf_admit_kept(struct buf *b);
 /* So many pages more than keep_pages are kept from now on, for undo of what is open. */
 void buf_keep(struct buf *b, uint64_t pages);

@@ -45,8 +45,9 @@ struct pack_item {
     const void *page;
     const void *image;
     uint32_t image_bytes; /* multiple of 16, or 4096 */
-    uint8_t choice;       /* of `page`: 1 + enum pack_codec, which packer_enable() was told of; 0 = the packer's own */
-    int8_t level;         /* with a choice; zstd only */
+    /* Of `page`: 1 + enum pack_codec, which packer_enable() was told of; 0 = the packer's own. */
+    uint8_t choice;
+    int8_t level; /* with a choice; zstd only */
     /* out: */
     bool carried;    /* left out of this plan: its slot would have been too empty */
     uint32_t slot;   /* index in the plan's slots */

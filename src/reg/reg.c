@@ -501,8 +501,8 @@ release_unused(struct reg *r, struct reg_tree *t)
 
     if (t->refs > 0 || t->id < REG_USER)
         return;
-    if (t->linked &&
-        (dropped || t->dropping != 0 || atomic_load_explicit(&t->bt.born, memory_order_acquire) != 0))
+    if (t->linked && (dropped || t->dropping != 0 ||
+                      atomic_load_explicit(&t->bt.born, memory_order_acquire) != 0))
         return;
     if (t->linked)
         unlink_tree(r, t);

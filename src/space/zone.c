@@ -252,7 +252,7 @@ zone_live_add(struct zone_table *t, zone_id z, uint64_t bytes)
         change_state(t, z, ZONE_SEALED);
     }
     zn->live_bytes += bytes;
-    t->live_total += bytes;
+    atomic_fetch_add_explicit(&t->live_total, bytes, memory_order_relaxed);
     if (zone_is_victim(zn))
         zone_victim_moved(t, z);
     rt_unlock(t->lock);
@@ -268,7 +268,7 @@ zone_live_sub(struct zone_table *t, zone_id z, uint64_t bytes, lsn_t lsn)
     CH_ASSERT(zn->live_bytes >= bytes && zn->state != ZONE_DEAD); /* Z1 */
     zn->live_bytes -= bytes;
     zn->empty_lsn = ch_max_u64(zn->empty_lsn, lsn);
-    t->live_total -= bytes;
+    atomic_fetch_sub_explicit(&t->live_total, bytes, memory_order_relaxed);
     if (zone_is_victim(zn))
         zone_victim_moved(t, z);
     else if (zn->state == ZONE_COLLECT && zn->live_bytes == 0)
@@ -515,12 +515,7 @@ zone_dead_count(const struct zone_table *t)
 uint64_t
 zone_live_total(const struct zone_table *t)
 {
-    uint64_t n;
-
-    rt_lock(t->lock);
-    n = t->live_total;
-    rt_unlock(t->lock);
-    return n;
+    return atomic_load_explicit(&t->live_total, memory_order_relaxed);
 }
 
 void
@@ -555,7 +550,8 @@ zone_restore(struct zone_table *t, zone_id z, const struct zone_info *in)
     zn = zone_at(t, z);
     CH_ASSERT(zn->inflight == 0);
     zone_leave(t, z);
-    t->live_total = t->live_total - zn->live_bytes + in->live_bytes;
+    atomic_fetch_add_explicit(&t->live_total, in->live_bytes - zn->live_bytes,
+                              memory_order_relaxed); /* wraps as it should */
     zn->live_bytes = in->live_bytes;
     zn->cursor = state == ZONE_FREE ? 0 : in->cursor;
     zn->empty_lsn = in->empty_lsn;

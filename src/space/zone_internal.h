@@ -33,7 +33,7 @@ struct zone_table {
     uint64_t *free_words, *free_summary; /* summary bit: the word is not zero */
     uint32_t free_count, dead_count;     /* dead: handed-out ones included */
     zone_id open[ZONE_STREAMS];
-    uint64_t live_total;
+    _Atomic uint64_t live_total; /* changed under lock, read without: a count, relaxed */
 };
 
 static inline size_t

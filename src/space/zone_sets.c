@@ -343,9 +343,9 @@ zone_check(const struct zone_table *t)
         handed_out += t->zone[z].handed_out;
         live += t->zone[z].live_bytes;
     }
-    ok = ok && live == t->live_total && counts[ZONE_FREE] == t->free_count &&
-         counts[ZONE_DEAD] == t->dead_count && is_victims == t->victim_count &&
-         t->waiting + t->ready + handed_out == t->dead_count;
+    ok = ok && live == atomic_load_explicit(&t->live_total, memory_order_relaxed) &&
+         counts[ZONE_FREE] == t->free_count && counts[ZONE_DEAD] == t->dead_count &&
+         is_victims == t->victim_count && t->waiting + t->ready + handed_out == t->dead_count;
     rt_unlock(t->lock);
     return ok;
 }

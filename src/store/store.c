@@ -519,6 +519,12 @@ store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
     return s->ops->has_room(s, dirty_new, new_pages);
 }
 
+bool
+store_packs(const struct store *s)
+{
+    return atomic_load_explicit(&s->packs, memory_order_relaxed);
+}
+
 void
 store_set_meta_bytes(struct store *s, uint64_t bytes)
 {

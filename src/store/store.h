@@ -126,6 +126,8 @@ CH_NODISCARD int store_gc_step(struct store *s, bool urgent, bool *did);
 bool store_gc_wanted(const struct store *s);
 /* Admission (R11): whether `new_pages` more pages may be created, given `dirty_new` that have no place yet. */
 bool store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages);
+/* Several images share a slot: what a page takes is known when it is written. */
+bool store_packs(const struct store *s);
 /* Files: the bytes that map and zone table take in META zones count against the space target. */
 void store_set_meta_bytes(struct store *s, uint64_t bytes);
 

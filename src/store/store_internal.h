@@ -106,8 +106,8 @@ struct store {
     struct packer *readers[STORE_READERS]; /* NULL when the codec needs no context */
     _Atomic uint32_t readers_free;         /* bit i: readers[i] is free; acquire with release */
     struct store_codecs codecs;
-    _Atomic bool packs;              /* some pages are, or were, compressed; relaxed: admission only */
-    _Atomic size_t packers_memory;   /* of packer and readers, written under lock; relaxed */
+    _Atomic bool packs; /* some pages are, or were, compressed; relaxed: admission only */
+    _Atomic size_t packers_memory; /* of packer and readers, written under lock; relaxed */
 
     /* Hints for admission, renewed by store_census() and oop_store(); relaxed, partner: store_has_room, wanted. */
     _Atomic uint32_t trim_zones; /* free zones kept for the drive's sake (gc.c, G5) */

@@ -103,6 +103,19 @@ leftover(const struct ver *v)
     return atomic_load_explicit(&v->queued, memory_order_relaxed) > 0 ? 1 : 0;
 }
 
+/* Q4 */
+static void
+live_end(struct ver *v, struct ver_txn *w)
+{
+    uint64_t bytes = atomic_load_explicit(&w->told_bytes, memory_order_relaxed);
+    uint64_t unspilled = atomic_load_explicit(&w->told_unspilled, memory_order_relaxed);
+
+    if (bytes > 0)
+        atomic_fetch_sub_explicit(&v->live_bytes, bytes, memory_order_relaxed);
+    if (unspilled > 0)
+        atomic_fetch_sub_explicit(&v->unspilled, unspilled, memory_order_relaxed);
+}
+
 /* Q6. True: nothing is left of it. */
 static bool
 settle(struct ver *v, struct ver_txn *w, lsn_t lsn)
@@ -126,11 +139,7 @@ ver_commit_end(struct ver *v, struct ver_txn *w, lsn_t lsn, bool durable)
     bool done;
 
     CH_ASSERT(ver_committed(w) == 0 && lsn > 0);
-    atomic_fetch_sub_explicit(&v->live_bytes, atomic_load_explicit(&w->bytes, memory_order_relaxed),
-                              memory_order_relaxed); /* Q4 */
-    atomic_fetch_sub_explicit(&v->unspilled,
-                              atomic_load_explicit(&w->unspilled, memory_order_relaxed),
-                              memory_order_relaxed);
+    live_end(v, w);
     ver_freed_end(v, w);
     if (slot != VER_NO_SLOT)
         v->slots[slot].live = NULL;
@@ -139,6 +148,8 @@ ver_commit_end(struct ver *v, struct ver_txn *w, lsn_t lsn, bool durable)
     atomic_store_explicit(&w->commit, lsn, memory_order_release); /* partner: ver_committed() */
     w->visible = visible_at_once(v, lsn, durable);
     done = w->visible && settle(v, w, lsn);
+    if (!done)
+        ver_tell_bytes(v, w, 0);
     work = done ? leftover(v) : enqueue(v, w);
     rt_unlock(&v->commit_lock);
     if (done)

@@ -543,7 +543,8 @@ ver_prepare(struct ver *v, struct ver_txn *w, const struct ver_reads *r)
     if (by == 0)
         return 0;
     atomic_fetch_add_explicit(&v->conflicts, 1, memory_order_relaxed);
-    return CH_FAIL(COHORT_CONFLICT, "prepared transaction %" PRIu64 " has written what was read", by);
+    return CH_FAIL(COHORT_CONFLICT, "prepared transaction %" PRIu64 " has written what was read",
+                   by);
 }
 
 void

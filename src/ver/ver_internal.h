@@ -56,6 +56,8 @@ struct ver_txn {
     _Atomic lsn_t commit;       /* 0 while live; partner: ver_committed() */
     _Atomic uint64_t unspilled; /* bytes; relaxed count */
     _Atomic uint64_t bytes;     /* memory of its entries; relaxed count */
+    /* What the store's counts have of these two: LAG_MAX less at most while it is live, never more. Relaxed. */
+    _Atomic uint64_t told_unspilled, told_bytes;
     uint64_t freed;             /* bytes that it took out of leaves; the owner's */
     uint64_t seq;               /* of the newest entry made */
     uint64_t savepoint;         /* entries up to this seq are older than the newest savepoint */
@@ -99,6 +101,7 @@ struct ver_shard {
     _Alignas(64) struct rt_mutex lock;
     struct ver_entry **buckets;
     _Atomic size_t mask;   /* buckets - 1; written under lock, read relaxed as a hint */
+    _Atomic size_t entries; /* in all its chains; written under lock, relaxed */
     _Atomic size_t chains; /* the same, but C7 of chain.c: acquire, with the release of who took one out */
 };
 
@@ -125,7 +128,7 @@ struct ver {
     /* Of ver_undo_bytes(): `freed` of all live writers, and what was put into leaves while there were any. Relaxed. */
     _Atomic uint64_t freed, grown;
     /* relaxed counts */
-    _Atomic uint64_t bytes, live_bytes, unspilled, entries, table_bytes;
+    _Atomic uint64_t bytes, live_bytes, unspilled, table_bytes;
     _Atomic uint64_t conflicts, deadlocks, waits, timeouts, killed;
 
     _Alignas(64) struct rt_mutex commit_lock;
@@ -195,6 +198,8 @@ bool ver_slot_next(struct ver *v, uint32_t from, uint32_t *slot);
 
 uint64_t ver_hash(const struct ver *v, struct ver_key key);
 void ver_entry_free(struct ver *v, struct ver_entry *e);
+/* The writer's bytes reach the store's counts, those of a live one but for `lag` of them. */
+void ver_tell_bytes(struct ver *v, struct ver_txn *w, uint64_t lag);
 /* A descriptor without entries. */
 void ver_txn_free(struct ver *v, struct ver_txn *w);
 /* trim_lock held; the entry's writer is committed and the entry not needed: takes it out of its chain

@@ -48,7 +48,7 @@ enum wal_class {
 };
 struct wal_ticket {
     uint64_t bytes, pads; /* pads: the log's own */
-    bool once;            /* for one record: its append gives the rest back. May be set at any time */
+    bool once; /* for one record: its append gives the rest back. May be set at any time */
 };
 /* Grants room, not position (R8), for one or a few records of `bytes` payload and header bytes in all (as much as may
  * be appended under this ticket). Waits while the buffer or the ring is too full: it then flushes itself

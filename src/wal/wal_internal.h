@@ -68,8 +68,8 @@ struct wal {
     lsn_t pos;            /* of the next append */
     /* What pos and durable were when the lock was last given back; release, with acquire of wal_end() and wal_durable(). */
     _Atomic lsn_t seen_pos, seen_durable;
-    lsn_t sealed;         /* blocks below belong to the leader or are durable; multiple of 4096 */
-    lsn_t durable;        /* multiple of 4096 */
+    lsn_t sealed;  /* blocks below belong to the leader or are durable; multiple of 4096 */
+    lsn_t durable; /* multiple of 4096 */
     lsn_t cut;
     uint64_t granted;    /* bytes that outstanding tickets may still append */
     uint64_t pads;       /* blocks that they hold against padding */
@@ -101,7 +101,7 @@ wal_anyone_waits(const struct wal *w)
 }
 
 /* All with w->lock held. */
-void wal_publish(struct wal *w);                 /* seen_pos and seen_durable */
+void wal_publish(struct wal *w);                /* seen_pos and seen_durable */
 uint64_t wal_active_bytes(const struct wal *w); /* payload bytes in [sealed, pos) */
 uint64_t wal_ring_blocks_used(const struct wal *w, uint64_t more_bytes, uint64_t more_pads);
 uint64_t wal_buf_blocks_used(const struct wal *w, uint64_t more_bytes);

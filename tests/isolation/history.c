@@ -166,7 +166,7 @@ const char *
 hist_name(enum hist_anomaly a)
 {
     static const char *const names[HIST_ANOMALIES] = {
-        "fine", "internal", "garbage", "G1a",      "G1b",        "lost",
+        "fine", "internal", "garbage", "G1a",      "G1b",           "lost",
         "G0",   "G1c",      "stale",   "G-single", "G-nonadjacent", "G2",
     };
 
@@ -270,8 +270,8 @@ seen_before(const struct check *c, const struct hist_txn *t, uint32_t at, struct
     for (uint32_t i = 0; i < at; i++) {
         const struct hist_op *before = op_of(c, t, i);
 
-        if (before->key != op->key || list != (before->kind == HIST_LIST ||
-                                               before->kind == HIST_APPEND))
+        if (before->key != op->key ||
+            list != (before->kind == HIST_LIST || before->kind == HIST_APPEND))
             continue;
         if (before->kind == HIST_LIST || before->kind == HIST_READ) {
             s->known = true;
@@ -303,10 +303,8 @@ check_internal(struct check *c, uint32_t n, uint32_t at)
     if (op->kind == HIST_READ)
         ok = s.own_count > 0 ? op->id == s.own[s.own_count - 1] : !s.known || op->id == s.ids[0];
     else
-        ok = op->count >= s.own_count &&
-             same(ids + op->count - s.own_count, s.own, s.own_count) &&
-             (!s.known ||
-              (op->count == s.count + s.own_count && same(ids, s.ids, s.count)));
+        ok = op->count >= s.own_count && same(ids + op->count - s.own_count, s.own, s.own_count) &&
+             (!s.known || (op->count == s.count + s.own_count && same(ids, s.ids, s.count)));
     if (!ok)
         found(c, HIST_INTERNAL, "T%u, operation %u: does not see its own state of %u", n, at,
               op->key);
@@ -607,8 +605,8 @@ check_cycles(struct check *c)
         enum hist_anomaly a = steps[i].anomaly;
         unsigned rw = 0, n;
 
-        n = hist_graph_cycle(&c->g, steps[i].kinds, steps[i].apart,
-                             a == HIST_G2 ? aborted : NULL, cycle, CYCLE_MAX);
+        n = hist_graph_cycle(&c->g, steps[i].kinds, steps[i].apart, a == HIST_G2 ? aborted : NULL,
+                             cycle, CYCLE_MAX);
         for (unsigned e = 0; e < n; e++)
             rw += cycle[e].kind == HIST_RW;
         if (n > 0)

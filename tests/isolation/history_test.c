@@ -34,7 +34,7 @@ struct run { /* one history */
     struct iso *w;
     cohort_tree *registers;
     enum cohort_isolation level;
-    unsigned number;       /* names its records */
+    unsigned number;        /* names its records */
     _Atomic uint64_t clock; /* seq_cst: stamps of all threads are one order */
 };
 
@@ -184,7 +184,8 @@ append(struct client *c, struct slot *s, uint32_t key)
             rc = cohort_txn_insert(s->txn, NULL, to, list_name(c->run, key, 1 - side, to), c->ids,
                                    bytes);
             if (rc != 0)
-                return rc == COHORT_EXISTS ? rc : COHORT_DEADLOCK; /* half done: only an abort helps */
+                return rc == COHORT_EXISTS ? rc
+                                           : COHORT_DEADLOCK; /* half done: only an abort helps */
         }
     }
     if (rc == 0)
@@ -521,7 +522,7 @@ one_interleaved(struct zt *t, struct run *r, struct client *c, struct slot *slot
 static void
 interleaved(struct zt *t, enum cohort_isolation level)
 {
-    static const char *const settings[] = {"background", "no",        "durability", "none",
+    static const char *const settings[] = {"background",    "no",   "durability", "none",
                                            "version_bytes", "256K", NULL};
     struct client *c = calloc(1, sizeof(*c));
     struct slot *slots = calloc(SLOTS, sizeof(*slots));
@@ -577,9 +578,12 @@ static void
 threaded(struct zt *t, enum cohort_isolation level)
 {
     static const char *const durability[] = {"sync", "async", "none"};
-    const char *settings[] = {"durability",    durability[zt_below(t, 3)],
-                              "version_bytes", zt_below(t, 3) == 0 ? "64K" : "4M",
-                              "log_bytes",     "2M",
+    const char *settings[] = {"durability",
+                              durability[zt_below(t, 3)],
+                              "version_bytes",
+                              zt_below(t, 3) == 0 ? "64K" : "4M",
+                              "log_bytes",
+                              "2M",
                               NULL};
     unsigned threads = 2 + (unsigned)zt_below(t, THREADS_MAX - 1);
     struct client *clients[THREADS_MAX] = {NULL};

@@ -181,8 +181,7 @@ test_big_crash_in_rollback(struct zt *t)
     ZT_OK(t, cohort_sync(w.db));
     a = iso_snapshot(&w);
     ZT_OK(t, big_writes(a, 0, BIG_KEYS / 2));
-    dev_fault_set(w.fault,
-                  &(struct dev_fault_plan){.stop_after_writes = 1 + zt_below(t, 600)});
+    dev_fault_set(w.fault, &(struct dev_fault_plan){.stop_after_writes = 1 + zt_below(t, 600)});
     rc = cohort_abort(a); /* ends it, whether the power lasted or not */
     ZT_CHECK(t, rc == 0 || cohort_class_of(rc) == COHORT_CLASS_FAILED ||
                     cohort_class_of(rc) == COHORT_CLASS_IO);
@@ -213,8 +212,8 @@ test_big_prepared(struct zt *t)
             ZT_STATUS(t, iso_put_number(a, NULL, n, 3, MAX), COHORT_CONFLICT);
         ZT_OK(t, cohort_abort(a));
     }
-    ZT_OK(t, commit ? cohort_commit_prepared(w.db, K("big"))
-                    : cohort_abort_prepared(w.db, K("big")));
+    ZT_OK(t,
+          commit ? cohort_commit_prepared(w.db, K("big")) : cohort_abort_prepared(w.db, K("big")));
     verify_all(&w, NULL, commit ? BIG_KEYS : BASE, commit ? 2 : 1);
     ZT_OK(t, cohort_sync(w.db));
     iso_crash_and_open(&w);

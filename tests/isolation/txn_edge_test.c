@@ -91,7 +91,8 @@ again(struct iso *w)
 static void
 decide(struct iso *w, const char *gid, bool commit)
 {
-    ZT_OK(w->t, commit ? cohort_commit_prepared(w->db, K(gid)) : cohort_abort_prepared(w->db, K(gid)));
+    ZT_OK(w->t,
+          commit ? cohort_commit_prepared(w->db, K(gid)) : cohort_abort_prepared(w->db, K(gid)));
 }
 
 /* Nobody may write into the tree, drop or rename it, whether by a transaction or not. */
@@ -377,8 +378,8 @@ int
 main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
-        {"prepared_drop", test_prepared_drop, 24},   {"prepared_create", test_prepared_create, 12},
-        {"many_prepared", test_many_prepared, 3},    {"bulk_and_reads", test_bulk_and_reads, 4},
+        {"prepared_drop", test_prepared_drop, 24},  {"prepared_create", test_prepared_create, 12},
+        {"many_prepared", test_many_prepared, 3},   {"bulk_and_reads", test_bulk_and_reads, 4},
         {"drop_and_reads", test_drop_and_reads, 4},
     };
 

@@ -698,8 +698,8 @@ test_prepared_guards(struct zt *t)
     iso_is(&w, sees, NULL, "a", NULL);
     iso_is(&w, sees, NULL, "m5", NULL);
     ZT_OK(t, put(sees, "b", "1"));
-    ZT_OK(t, commit ? cohort_commit_prepared(w.db, K("gid"))
-                    : cohort_abort_prepared(w.db, K("gid")));
+    ZT_OK(t,
+          commit ? cohort_commit_prepared(w.db, K("gid")) : cohort_abort_prepared(w.db, K("gid")));
     /* It read "a", which the prepared one has written: only before it in order, and it wrote nothing that that one read. */
     ZT_STATUS(t, cohort_commit(sees), commit ? COHORT_CONFLICT : 0);
     ZT_OK(t, cohort_put(w.db, K("m1"), K("x")));
