@@ -107,8 +107,10 @@ after_error(int (*step)(void *object), void *object)
 {
     struct cohort_error e = *cohort_last_error();
 
-    if (step(object) != 0 || cohort_last_error()->code != e.code)
-        (void)ch_fail(e.code, e.file != NULL ? e.file : __FILE__, e.line, "%s", e.text);
+    (void)step(
+        object); /* what the step met on its way, even if it went well, is in the record now */
+    errno = e.sys_errno;
+    (void)ch_fail(e.code, e.file != NULL ? e.file : __FILE__, e.line, "%s", e.text);
 }
 
 static int

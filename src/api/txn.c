@@ -8,6 +8,7 @@
  */
 #include "api/api_internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 enum {
@@ -235,8 +236,9 @@ api_end(cohort_txn *t, int rc)
     if (rc == 0)
         return commit(t, false, NULL);
     e = *cohort_last_error(); /* of rc; undoing must not replace it */
-    if (cohort_abort(t) != 0 || cohort_last_error()->code != e.code)
-        (void)ch_fail(e.code, e.file != NULL ? e.file : __FILE__, e.line, "%s", e.text);
+    (void)cohort_abort(t);
+    errno = e.sys_errno;
+    (void)ch_fail(e.code, e.file != NULL ? e.file : __FILE__, e.line, "%s", e.text);
     return rc;
 }
 

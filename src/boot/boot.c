@@ -389,8 +389,10 @@ step_log(struct db *db)
     }
     cfg.epoch = db->root.epoch;
     rc = wal_create(&cfg, &db->wal);
-    if (rc == 0)
+    if (rc == 0) {
         store_set_wal(db->store, db->wal);
+        wal_set_cutter(db->wal, checkpoint_cutter, db);
+    }
     return rc;
 }
 
@@ -460,13 +462,15 @@ undo_threads(struct db *db)
     rt_lock(&db->stop_lock);
     rt_broadcast(&db->stop_cond);
     rt_unlock(&db->stop_lock);
-    wal_wake(db->wal);
-    if (db->ckpt_running)
-        rt_join(&db->ckpt_thread);
     if (db->flush_running)
         rt_join(&db->flush_thread);
     if (db->sweep_running)
         rt_join(&db->sweep_thread);
+    /* Last: the others may be waiting for room in the log, which only checkpoints make. */
+    atomic_store_explicit(&db->ckpt_stop, true, memory_order_release);
+    wal_wake(db->wal);
+    if (db->ckpt_running)
+        rt_join(&db->ckpt_thread);
     db->ckpt_running = db->flush_running = db->sweep_running = false;
     buf_stop(db->buf);
 }
@@ -482,6 +486,8 @@ step_threads(struct db *db)
     if (rc == 0) {
         rc = rt_spawn(&db->ckpt_thread, "ch-checkpoint", checkpoint_thread, db);
         db->ckpt_running = rc == 0;
+        if (rc == 0)
+            wal_set_cutter(db->wal, NULL, NULL);
     }
     if (rc == 0) {
         rc = rt_spawn(&db->sweep_thread, "ch-sweep", sweep_thread, db);

@@ -44,9 +44,9 @@ struct db {
     bool ckpt_running, flush_running, sweep_running;
     struct rt_mutex sweep; /* rank DB: held for each step of the sweep thread, and by a check */
     _Atomic bool polling;  /* background=no: somebody runs the sweeper's steps; relaxed */
-    _Atomic uint64_t
-        async_due; /* background=no: when to flush the log; 0 = not known yet; relaxed */
-    _Atomic bool stop;
+    _Atomic uint64_t async_due; /* background=no: when to flush; 0 = not known yet; relaxed */
+    _Atomic bool stop,
+        ckpt_stop; /* pair with the threads' loops; the checkpoint thread stops last */
     _Atomic int
         error; /* first fatal error of a background step; sticky. Pairs with db_writable() */
     struct rt_mutex stop_lock; /* rank STATS; with stop_cond for the flush thread's sleep */

@@ -20,6 +20,7 @@ CH_NODISCARD int checkpoint_load(struct db *db);
 /* Takes META zones until both arrays hold what exists and some way ahead; sets the page-id limit. */
 CH_NODISCARD int checkpoint_extend(struct db *db);
 void checkpoint_thread(void *arg);
+void checkpoint_cutter(void *arg);
 bool boot_is_inplace(const struct db *db);
 
 #endif

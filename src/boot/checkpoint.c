@@ -255,13 +255,12 @@ write_checkpoint(struct db *db)
     return 0;
 }
 
-int
-boot_checkpoint(struct db *db, bool all)
+/* CHECKPOINT lock held. */
+static int
+checkpoint_locked(struct db *db, bool all)
 {
-    int rc;
+    int rc = boot_writable(db);
 
-    rt_lock(&db->ckpt);
-    rc = boot_writable(db);
     if (rc != 0)
         goto out;
     /* Undo of open transactions leaves the part of the log that is to be cut (R12); without room it stays, and the cut
@@ -282,8 +281,33 @@ boot_checkpoint(struct db *db, bool all)
     else
         rc = checkpoint_extend(db);
 out:
+    return rc;
+}
+
+int
+boot_checkpoint(struct db *db, bool all)
+{
+    int rc;
+
+    rt_lock(&db->ckpt);
+    rc = checkpoint_locked(db, all);
     rt_unlock(&db->ckpt);
     return rc;
+}
+
+/* While no thread does so: whoever lacks log room makes a checkpoint, unless he holds a lock that it needs, or another is at it. */
+void
+checkpoint_cutter(void *arg)
+{
+    struct db *db = arg;
+    int rc;
+
+    if (db->txns == NULL || !rt_may_lock(RT_RANK_TXN, 1) || !rt_trylock(&db->ckpt))
+        return;
+    rc = checkpoint_locked(db, false);
+    rt_unlock(&db->ckpt);
+    if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_NO_SPACE)
+        boot_set_error(db, rc);
 }
 
 /* ---- loading ---- */
@@ -325,13 +349,13 @@ checkpoint_thread(void *arg)
 {
     struct db *db = arg;
 
-    while (!atomic_load_explicit(&db->stop, memory_order_acquire)) {
+    while (!atomic_load_explicit(&db->ckpt_stop, memory_order_acquire)) {
         lsn_t cut = wal_cut(db->wal);
         int rc;
 
         if (!wal_pressure(db->wal, (unsigned)db->opts.checkpoint_percent, CKPT_WAIT_NS))
             continue;
-        if (atomic_load_explicit(&db->stop, memory_order_acquire))
+        if (atomic_load_explicit(&db->ckpt_stop, memory_order_acquire))
             break;
         rc = boot_checkpoint(db, false);
         if (rc == 0 && wal_cut(db->wal) > cut)

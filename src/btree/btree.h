@@ -84,11 +84,16 @@ struct bt_op {
     struct ver_txn *txn;
     const struct ver_view *view;
     bool durable;
+    /* NULL, or: set to the log's end once log room is granted, before the record is appended (R3), and to CH_LSN_MAX
+     * again before it waits for room once more. The caller clears it afterwards. */
+    _Atomic lsn_t *pin;
     bool
         system; /* for undo and spilling: log room of class SYSTEM, reserved pages; may return EFULL at once */
 };
 struct bt_done {
-    lsn_t lsn; /* what must be durable for it; 0: nothing was logged (lock) */
+    /* What must be durable for it; 0: nothing was logged (lock). With NOTFOUND or EXISTS of an operation of its own: the
+     * commit that it is true of, while that is not visible yet; else 0. */
+    lsn_t lsn;
     struct {
         uint64_t id;
         void *tag;

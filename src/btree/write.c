@@ -421,6 +421,8 @@ write_once(struct write *w)
         rc = judge_conflict(w);
     if (rc == 0)
         rc = judge_leaf(w);
+    if (rc != 0 && t->ver != NULL && w->op->txn == NULL) /* what it answers from */
+        w->done->lsn = ver_invisible(t->ver, bt_ver_key(t, w->op->key));
     if (rc == 0 && w->op->kind != BT_LOCK)
         build(w, buf, sizeof(buf));
     if (rc == 0 && t->ver == NULL)
@@ -455,6 +457,13 @@ check_op(const struct bt *t, const struct bt_op *op)
     CH_ASSERT(op->kind != BT_LOCK || t->ver == NULL || op->txn != NULL);
 }
 
+static void
+set_pin(const struct bt_op *op, lsn_t lsn)
+{
+    if (op->pin != NULL)
+        atomic_store_explicit(op->pin, lsn, memory_order_seq_cst);
+}
+
 int
 bt_write(struct bt *t, const struct bt_op *op, struct bt_done *done)
 {
@@ -473,10 +482,12 @@ bt_write(struct bt *t, const struct bt_op *op, struct bt_done *done)
             rc = wal_reserve(t->wal, w.class, log_bytes(t, op), &w.ticket);
         if (rc != 0)
             return rc;
+        set_pin(op, wal_end(t->wal));
         rc = write_once(&w);
         wal_release(t->wal, &w.ticket);
         if (rc != COHORT_ERETRY || !w.full)
             break;
+        set_pin(op, CH_LSN_MAX);
         rc = make_room(&w, op->key, op->value.bytes);
     } while (rc == 0);
     if (rc == 0 && w.small)
@@ -531,8 +542,7 @@ undo_once(struct write *w, const struct bt_undo_op *op, lsn_t *lsn)
 int
 bt_undo(struct bt *t, const struct bt_undo_op *op, lsn_t *lsn)
 {
-    struct write w = {
-        .t = t, .class = op->system ? WAL_SYSTEM : WAL_SHRINK, .ticket.once = true};
+    struct write w = {.t = t, .class = op->system ? WAL_SYSTEM : WAL_SHRINK, .ticket.once = true};
     int rc;
 
     CH_ASSERT(op->kind >= VER_WAS_VALUE && op->kind <= VER_WAS_LOCK);

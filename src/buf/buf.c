@@ -678,16 +678,19 @@ buf_admit(struct buf *b, bool grows)
 int
 buf_admit_kept(struct buf *b)
 {
-    int rc;
+    uint64_t kept = atomic_load_explicit(&b->kept, memory_order_relaxed);
+    /* How well images pack varies by more than is kept. What counts then is whether there is room in fact, which is some percent
+     * more than the estimate grants. */
+    bool packs = store_packs(b->store);
+    int rc = 0;
 
-    if (!store_packs(b->store))
-        return admit(b, true, atomic_load_explicit(&b->kept, memory_order_relaxed), 1);
-    /* How well images pack varies by more than is kept; so here what counts is whether there is room in fact, which is some
-     * percent more than the estimate grants. */
-    rc = buf_error(b);
-    if (rc == COHORT_EFULL)
+    if (packs ? buf_error(b) == COHORT_EFULL : !has_room(b, kept))
         rc = buf_clean_until(b, wal_end(b->wal));
-    return rc != 0 ? rc : admit(b, false, 0, 1);
+    if (rc != 0 && (packs || rc != COHORT_EFULL))
+        return rc;
+    if (!packs && !has_room(b, kept))
+        return CH_FAIL(COHORT_EFULL, "the store has no room for more pages");
+    return admit(b, false, 0, 0);
 }
 
 void

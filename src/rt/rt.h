@@ -63,6 +63,8 @@ void rt_mutex_fini(struct rt_mutex *m);
 void rt_lock(struct rt_mutex *m);
 bool rt_trylock(struct rt_mutex *m); /* no rank check */
 void rt_unlock(struct rt_mutex *m);
+/* Whether the calling thread may wait for a mutex of this rank and order: it holds none that stands at it or above. */
+bool rt_may_lock(enum rt_rank rank, unsigned order);
 
 void rt_cond_init(struct rt_cond *c);
 void rt_cond_fini(struct rt_cond *c);

@@ -35,6 +35,12 @@ rt_rank_holds(const struct rt_mutex *m)
     return held_find(&rt_holder, m, &index);
 }
 
+bool
+rt_may_lock(enum rt_rank rank, unsigned order)
+{
+    return ((uint32_t)rank << 16 | order) > rt_rank_max(&rt_holder);
+}
+
 unsigned
 rt_rank_depth(void)
 {

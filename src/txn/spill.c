@@ -293,103 +293,6 @@ txn_spill_all(struct txn *t)
     return rc;
 }
 
-/* ---- writers make room ---- */
-
-/* The transaction with the most bytes to spill; NULL: nobody has any. It may end meanwhile. */
-static struct txn *
-largest(struct txns *ts)
-{
-    uint32_t n = atomic_load_explicit(&ts->slots_used, memory_order_acquire);
-    struct txn *best = NULL;
-    uint64_t most = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        struct txn *t = &ts->slots[i];
-        uint64_t bytes = 0;
-
-        if (atomic_load_explicit(&t->state, memory_order_acquire) == TXN_FREE)
-            continue;
-        rt_lock(&t->mx);
-        if (t->w != NULL && !t->closed)
-            bytes = ver_txn_unspilled_bytes(t->w);
-        rt_unlock(&t->mx);
-        if (bytes > most) {
-            most = bytes;
-            best = t;
-        }
-    }
-    return best;
-}
-
-/* Spills about `bytes` of the transaction, a little at a time. */
-static int
-spill_some(struct txns *ts, struct txn *t, uint64_t bytes, bool frees)
-{
-    struct buf *buf = txns_undo(ts)->buf;
-    unsigned tries = 0;
-    uint64_t done = 0;
-    int rc = frees ? buf_admit_kept(buf) : buf_admit(buf, true);
-
-    while (rc == 0 && done < bytes) {
-        struct wal_ticket credit = {0};
-
-        rc = wal_reserve(ts->cfg.wal, frees ? WAL_SHRINK : WAL_USER, TXN_CREDIT_BYTES,
-                         &credit); /* P4 */
-        if (rc != 0)
-            break;
-        if (claim_open(t, UINT64_MAX / 4)) {
-            rc = txn_spill(t, 0, TXN_SPILL_BYTES);
-            txn_unclaim(t);
-        } else {
-            done = bytes;
-        }
-        wal_release(ts->cfg.wal, &credit);
-        if (txn_no_room(rc) && ++tries < TXN_RETRIES) {
-            rt_sleep_ns(TXN_RETRY_NS);
-            rc = 0;
-        } else {
-            done += TXN_SPILL_BYTES;
-        }
-    }
-    return rc;
-}
-
-/* More than its bound is unspilled, or memory is short and there is something to gain. */
-static bool
-wants_spilling(struct txns *ts, bool memory_short)
-{
-    uint64_t unspilled = ver_unspilled_bytes(ts->cfg.ver);
-
-    return unspilled > ts->cfg.undo_bytes_max || (memory_short && unspilled > MAKE_ROOM_MIN);
-}
-
-int
-txns_make_room(struct txns *ts, struct txn *own, bool frees)
-{
-    bool memory_short = ver_relieve(ts->cfg.ver);
-    uint64_t chunk = ch_clamp_u64(ts->cfg.undo_bytes_max / 8, MAKE_ROOM_MIN, MAKE_ROOM_MAX);
-    int rc = 0;
-
-    if (CH_LIKELY(!wants_spilling(ts, memory_short)))
-        return 0;
-    rt_lock(&ts->spill_lock);
-    for (unsigned i = 0; rc == 0 && i < 8 && wants_spilling(ts, memory_short); i++) {
-        struct txn *t = own;
-
-        if (t == NULL || t->w == NULL || ver_txn_unspilled_bytes(t->w) < chunk)
-            t = largest(ts);
-        if (t == NULL)
-            break;
-        rc = spill_some(ts, t, chunk, frees);
-        memory_short = memory_short && ver_relieve(ts->cfg.ver);
-    }
-    rt_unlock(&ts->spill_lock);
-    if (frees && cohort_class_of(rc) == COHORT_CLASS_NO_SPACE &&
-        ver_unspilled_bytes(ts->cfg.ver) <= ts->cfg.undo_bytes_max)
-        return 0; /* memory was short; a checkpoint finds log room for so much */
-    return rc;
-}
-
 /* ---- what committed transactions leave ---- */
 
 void
@@ -522,6 +425,122 @@ left_step(struct txns *ts, bool *did)
     } else {
         left_put(ts, left, false);
     }
+    return rc;
+}
+
+/* ---- writers make room ---- */
+
+/* The transaction with the most bytes to spill; NULL: nobody has any. It may end meanwhile. */
+static struct txn *
+largest(struct txns *ts)
+{
+    uint32_t n = atomic_load_explicit(&ts->slots_used, memory_order_acquire);
+    struct txn *best = NULL;
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct txn *t = &ts->slots[i];
+        uint64_t bytes = 0;
+
+        if (atomic_load_explicit(&t->state, memory_order_acquire) == TXN_FREE)
+            continue;
+        rt_lock(&t->mx);
+        if (t->w != NULL && !t->closed)
+            bytes = ver_txn_unspilled_bytes(t->w);
+        rt_unlock(&t->mx);
+        if (bytes > most) {
+            most = bytes;
+            best = t;
+        }
+    }
+    return best;
+}
+
+/* Spills about `bytes` of the transaction, a little at a time. */
+static int
+spill_some(struct txns *ts, struct txn *t, uint64_t bytes, bool frees)
+{
+    struct buf *buf = txns_undo(ts)->buf;
+    unsigned tries = 0;
+    uint64_t done = 0;
+    int rc = frees ? buf_admit_kept(buf) : buf_admit(buf, true);
+
+    while (rc == 0 && done < bytes) {
+        struct wal_ticket credit = {0};
+
+        rc = wal_reserve(ts->cfg.wal, frees ? WAL_SHRINK : WAL_USER, TXN_CREDIT_BYTES,
+                         &credit); /* P4 */
+        if (rc != 0)
+            break;
+        if (claim_open(t, UINT64_MAX / 4)) {
+            rc = txn_spill(t, 0, TXN_SPILL_BYTES);
+            txn_unclaim(t);
+        } else {
+            done = bytes;
+        }
+        wal_release(ts->cfg.wal, &credit);
+        if (txn_no_room(rc) && ++tries < TXN_RETRIES) {
+            rt_sleep_ns(TXN_RETRY_NS);
+            rc = 0;
+        } else {
+            done += TXN_SPILL_BYTES;
+        }
+    }
+    return rc;
+}
+
+/* What committed transactions have left is in the way on a full device; the sweeper may be behind. True: something went. */
+static bool
+lefts_clear(struct txns *ts)
+{
+    bool any = false, did = true;
+
+    while (ver_trim(ts->cfg.ver, STEP_TRIM))
+        rt_point();
+    while (did) {
+        did = false;
+        if (left_step(ts, &did) != 0)
+            break;
+        any = any || did;
+    }
+    return any;
+}
+
+/* More than its bound is unspilled, or memory is short and there is something to gain. */
+static bool
+wants_spilling(struct txns *ts, bool memory_short)
+{
+    uint64_t unspilled = ver_unspilled_bytes(ts->cfg.ver);
+
+    return unspilled > ts->cfg.undo_bytes_max || (memory_short && unspilled > MAKE_ROOM_MIN);
+}
+
+int
+txns_make_room(struct txns *ts, struct txn *own, bool frees)
+{
+    bool memory_short = ver_relieve(ts->cfg.ver);
+    uint64_t chunk = ch_clamp_u64(ts->cfg.undo_bytes_max / 8, MAKE_ROOM_MIN, MAKE_ROOM_MAX);
+    int rc = 0;
+
+    if (CH_LIKELY(!wants_spilling(ts, memory_short)))
+        return 0;
+    rt_lock(&ts->spill_lock);
+    for (unsigned i = 0; rc == 0 && i < 8 && wants_spilling(ts, memory_short); i++) {
+        struct txn *t = own;
+
+        if (t == NULL || t->w == NULL || ver_txn_unspilled_bytes(t->w) < chunk)
+            t = largest(ts);
+        if (t == NULL)
+            break;
+        rc = spill_some(ts, t, chunk, frees);
+        if (frees && txn_no_room(rc) && lefts_clear(ts))
+            rc = spill_some(ts, t, chunk, frees);
+        memory_short = memory_short && ver_relieve(ts->cfg.ver);
+    }
+    rt_unlock(&ts->spill_lock);
+    if (frees && cohort_class_of(rc) == COHORT_CLASS_NO_SPACE &&
+        ver_unspilled_bytes(ts->cfg.ver) <= ts->cfg.undo_bytes_max)
+        return 0; /* memory was short; a checkpoint finds log room for so much */
     return rc;
 }
 

@@ -1,8 +1,11 @@
 /* write.c - writes within transactions and alone: trees' writer counts, room, lock waits.
  *
  * Invariants:
- *   W1  `pin` is the log's end before the record is appended, and stays until the entry is pushed (R3; spill.c P3).
+ *   W1  `pin` is the log's end before the record is appended, and stays until the entry is pushed (R3; spill.c P3). It is not set while
+ *       the writer waits for log room (bt_write() sets it): it would hold back the cut that makes the room.
  *   W2  no latch, claim or lock is held while a record is waited for (R11).
+ *   W4  NOTFOUND and EXISTS of a write of its own are true of a state that readers see: the commit that they are read from is
+ *       made visible first.
  *   W3  a wait that ends without the record being free goes on with the time that is left, whoever holds it now.
  */
 #include "txn/txn_internal.h"
@@ -166,8 +169,8 @@ txn_write(struct txn *t, struct reg_tree *tree, const struct bt_op *op, struct b
     o.txn = t->w;
     o.view = tree->id == REG_PENDING ? NULL : &t->view;
     o.durable = false;
+    o.pin = &t->pin; /* W1 */
     for (;;) {
-        atomic_store_explicit(&t->pin, wal_end(ts->cfg.wal), memory_order_seq_cst); /* W1 */
         rc = bt_write(&tree->bt, &o, done);
         rt_point();
         atomic_store_explicit(&t->pin, CH_LSN_MAX, memory_order_release);
@@ -209,6 +212,17 @@ write_alone_once(struct txns *ts, struct reg_tree *tree, const struct bt_op *op,
     return rc;
 }
 
+/* W4. The commit that the answer is about becomes visible, as it would have without us. */
+static int
+answer_settle(struct txns *ts, lsn_t lsn, int answer)
+{
+    int rc = txns_wait_visible(ts, lsn, COHORT_DURABILITY_NONE, false);
+
+    if (rc != 0)
+        ts->cfg.failed(ts->cfg.arg, rc);
+    return rc != 0 ? rc : answer;
+}
+
 int
 txn_write_alone(struct txns *ts, struct reg_tree *tree, const struct bt_op *op, int durability,
                 struct bt_done *done)
@@ -232,7 +246,11 @@ txn_write_alone(struct txns *ts, struct reg_tree *tree, const struct bt_op *op, 
         if (rc != 0)
             return rc;
     }
-    return rc != 0 || done->lsn == 0 ? rc : txns_settle(ts, done->lsn, durability);
+    if (rc == 0)
+        return done->lsn != 0 ? txns_settle(ts, done->lsn, durability) : 0;
+    if ((rc == COHORT_NOTFOUND || rc == COHORT_EXISTS) && done->lsn != 0)
+        return answer_settle(ts, done->lsn, rc); /* W4 */
+    return rc;
 }
 
 int

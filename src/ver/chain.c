@@ -130,6 +130,12 @@ table_resize(struct ver *v, struct ver_shard *s)
 /* ---- links; shard lock held ---------------------------------------------------------------------- */
 
 static void
+count_under_lock(_Atomic size_t *n, int by, memory_order order)
+{
+    atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + (size_t)by, order);
+}
+
+static void
 link_top(struct ver_shard *s, struct ver_entry *e)
 {
     struct ver_entry **at = chain_find(s, e->hash, ver_entry_key(e));
@@ -144,9 +150,10 @@ link_top(struct ver_shard *s, struct ver_entry *e)
         top->above = e;
     } else {
         e->chain_next = NULL;
-        atomic_fetch_add_explicit(&s->chains, 1, memory_order_relaxed);
+        count_under_lock(&s->chains, 1, memory_order_relaxed);
     }
     *at = e;
+    count_under_lock(&s->entries, 1, memory_order_relaxed);
 }
 
 /* True: the chain is gone with it. */
@@ -155,6 +162,7 @@ unlink_entry(struct ver_shard *s, struct ver_entry *e)
 {
     struct ver_entry **at;
 
+    count_under_lock(&s->entries, -1, memory_order_relaxed);
     if (e->below != NULL)
         e->below->above = e->above;
     if (e->above != NULL) {
@@ -169,7 +177,7 @@ unlink_entry(struct ver_shard *s, struct ver_entry *e)
         return false;
     }
     *at = e->chain_next;
-    atomic_fetch_sub_explicit(&s->chains, 1, memory_order_release); /* C7 */
+    count_under_lock(&s->chains, -1, memory_order_release); /* C7 */
     return true;
 }
 
@@ -206,21 +214,60 @@ unspilled_bytes(const struct ver_entry *e)
     return (uint64_t)e->key_bytes + e->before_bytes;
 }
 
+enum {
+    LAG_MAX = 2048 /* short transactions come and go without a write to the store's counts */
+};
+
+/* Of a count `is` of a writer, the store has `told`: what it is to be told now, modulo 2^64; 0 = nothing. */
+static uint64_t
+news(const _Atomic uint64_t *is, _Atomic uint64_t *told, uint64_t lag)
+{
+    uint64_t was = atomic_load_explicit(told, memory_order_relaxed);
+
+    for (;;) {
+        uint64_t now = atomic_load_explicit(is, memory_order_relaxed);
+
+        if (now >= was && now - was <= lag)
+            return 0;
+        if (atomic_compare_exchange_weak_explicit(told, &was, now, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return now - was;
+    }
+}
+
+void
+ver_tell_bytes(struct ver *v, struct ver_txn *w, uint64_t lag)
+{
+    uint64_t more = news(&w->bytes, &w->told_bytes, lag);
+
+    if (more == 0)
+        return;
+    atomic_fetch_add_explicit(&v->bytes, more, memory_order_relaxed);
+    if (ver_committed(w) == 0)
+        atomic_fetch_add_explicit(&v->live_bytes, more, memory_order_relaxed);
+}
+
+static void
+tell_unspilled(struct ver *v, struct ver_txn *w)
+{
+    uint64_t more = news(&w->unspilled, &w->told_unspilled, LAG_MAX);
+
+    if (more != 0)
+        atomic_fetch_add_explicit(&v->unspilled, more, memory_order_relaxed);
+}
+
 static void
 count_bytes(struct ver *v, struct ver_txn *w, size_t bytes)
 {
     atomic_fetch_add_explicit(&w->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&v->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&v->live_bytes, bytes, memory_order_relaxed);
+    ver_tell_bytes(v, w, LAG_MAX);
 }
 
 static void
 uncount_bytes(struct ver *v, struct ver_txn *w, size_t bytes)
 {
     atomic_fetch_sub_explicit(&w->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&v->bytes, bytes, memory_order_relaxed);
-    if (ver_committed(w) == 0)
-        atomic_fetch_sub_explicit(&v->live_bytes, bytes, memory_order_relaxed);
+    ver_tell_bytes(v, w, LAG_MAX);
 }
 
 /* A writer's unspilled bytes count as long as it is live; ver_commit_end() takes them off the store's. */
@@ -230,7 +277,7 @@ uncount_unspilled(struct ver *v, struct ver_txn *w, const struct ver_entry *e)
     if (e->spilled || ver_committed(w) != 0)
         return;
     atomic_fetch_sub_explicit(&w->unspilled, unspilled_bytes(e), memory_order_relaxed);
-    atomic_fetch_sub_explicit(&v->unspilled, unspilled_bytes(e), memory_order_relaxed);
+    tell_unspilled(v, w);
 }
 
 /* An entry with its key, no image; its memory is not counted yet. NULL: no memory. */
@@ -277,7 +324,7 @@ ver_entry_create(struct ver *v, struct ver_txn *w, struct ver_key key, enum ver_
     e->seq = ++w->seq;
     count_bytes(v, w, entry_bytes(e));
     atomic_fetch_add_explicit(&w->unspilled, unspilled_bytes(e), memory_order_relaxed);
-    atomic_fetch_add_explicit(&v->unspilled, unspilled_bytes(e), memory_order_relaxed);
+    tell_unspilled(v, w);
     table_resize(v, shard_of(v, e->hash));
     return e;
 }
@@ -381,9 +428,9 @@ ver_entry_push(struct ver *v, struct ver_entry *e, lsn_t lsn, bool deletes)
 
     CH_ASSERT(ver_committed(e->writer) == 0);
     e->lsn = lsn;
-    e->deletes = deletes; /* C5: what is true of a LOCK's leaf holds until it is popped or removed */
+    e->deletes =
+        deletes; /* C5: what is true of a LOCK's leaf holds until it is popped or removed */
     list_append(e->writer, e);
-    atomic_fetch_add_explicit(&v->entries, 1, memory_order_relaxed);
     rt_lock(&s->lock);
     link_top(s, e);
     rt_unlock(&s->lock);
@@ -410,7 +457,6 @@ ver_entry_pop(struct ver *v, struct ver_entry *e)
     if (gone && ghost)
         ver_ghost_add(v, e->tree, e->key, e->key_bytes);
     ver_list_unlink(e->writer, e);
-    atomic_fetch_sub_explicit(&v->entries, 1, memory_order_relaxed);
     ver_entry_free(v, e);
     table_resize(v, s);
 }
@@ -424,7 +470,6 @@ entry_leave(struct ver *v, struct ver_entry *e, bool gone)
     if (gone && e->deletes)
         ver_ghost_add(v, e->tree, e->key, e->key_bytes);
     ver_list_unlink(e->writer, e);
-    atomic_fetch_sub_explicit(&v->entries, 1, memory_order_relaxed);
     ver_entry_free(v, e);
     table_resize(v, s);
 }
@@ -561,8 +606,8 @@ ver_own_make(struct ver *v, void *memory, const struct ver_own *own, uint64_t ha
         memcpy(e->key, own->key.data, own->key.bytes);
     if (own->before_bytes > 0)
         memcpy(e->before, own->before, own->before_bytes);
-    atomic_fetch_add_explicit(&w->bytes, entry_bytes(e), memory_order_relaxed);
-    atomic_fetch_add_explicit(&v->bytes, entry_bytes(e), memory_order_relaxed);
+    atomic_store_explicit(&w->bytes, entry_bytes(e), memory_order_relaxed);
+    ver_tell_bytes(v, w, 0);
     list_append(w, e);
     return w;
 }
@@ -573,7 +618,6 @@ ver_own_push(struct ver *v, struct ver_txn *w)
     struct ver_entry *e = w->newest;
     struct ver_shard *s = shard_of(v, e->hash);
 
-    atomic_fetch_add_explicit(&v->entries, 1, memory_order_relaxed);
     table_resize(v, s);
     rt_lock(&s->lock);
     link_top(s, e);
@@ -672,14 +716,6 @@ ver_has(struct ver *v, struct ver_key key)
     return has;
 }
 
-uint64_t
-ver_pops(const struct ver *v)
-{
-    return atomic_load_explicit(&v->pops, memory_order_acquire);
-}
-
-/* ---- writing --------------------------------------------------------------------------------------- */
-
 /* The newest entry of the chain that is no LOCK. */
 static const struct ver_entry *
 newest_change(const struct ver_entry *e)
@@ -688,6 +724,30 @@ newest_change(const struct ver_entry *e)
         e = e->below;
     return e;
 }
+
+lsn_t
+ver_invisible(struct ver *v, struct ver_key key)
+{
+    uint64_t hash = ver_hash(v, key);
+    struct ver_shard *s = shard_of(v, hash);
+    const struct ver_entry *change;
+    lsn_t commit = 0;
+
+    rt_lock(&s->lock);
+    change = newest_change(*chain_find(s, hash, key));
+    if (change != NULL)
+        commit = ver_committed(change->writer);
+    rt_unlock(&s->lock);
+    return commit > ver_horizon(v) ? commit : 0;
+}
+
+uint64_t
+ver_pops(const struct ver *v)
+{
+    return atomic_load_explicit(&v->pops, memory_order_acquire);
+}
+
+/* ---- writing --------------------------------------------------------------------------------------- */
 
 int
 ver_may_write(struct ver *v, struct ver_txn *w, const struct ver_view *view, struct ver_key key,

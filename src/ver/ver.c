@@ -378,13 +378,15 @@ ver_txn_unspilled_bytes(const struct ver_txn *w)
 void
 ver_counts(struct ver *v, struct ver_counts *out)
 {
-    uint64_t views = 0;
+    uint64_t views = 0, entries = 0;
 
     for (uint32_t slot, i = 0; ver_slot_next(v, i, &slot); i = slot + 1)
         views++;
+    for (unsigned i = 0; i < VER_SHARDS; i++)
+        entries += atomic_load_explicit(&v->shards[i].entries, memory_order_relaxed);
     *out = (struct ver_counts){
         .bytes = count_of(&v->bytes),
-        .entries = count_of(&v->entries),
+        .entries = entries,
         .views = views,
         .writers = count_of(&v->registered),
         .conflicts = count_of(&v->conflicts),

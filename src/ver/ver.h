@@ -105,6 +105,8 @@ void ver_read(struct ver *v, const struct ver_view *view, struct ver_key key,
 uint64_t ver_pops(const struct ver *v);
 /* Any chain for this key: a ghost without one is garbage. */
 bool ver_has(struct ver *v, struct ver_key key);
+/* The LSN of the newest commit that changed the key, while the horizon is below it; else 0. */
+lsn_t ver_invisible(struct ver *v, struct ver_key key);
 
 /* ---- writing; the exclusive latch of the leaf is held ---- */
 

@@ -89,6 +89,10 @@ bool wal_pressure(struct wal *w, unsigned percent, uint64_t ns);
 void wal_wake(struct wal *w);
 /* Waiting user reservations return EFULL while set. */
 void wal_set_full(struct wal *w, bool full);
+/* Nobody runs checkpoints by himself (recovery; background=no): a reservation that would wait for the ring calls cut(arg), which
+ * is to cut the log if it can; EFULL after many calls in vain. NULL: somebody does. No lock is held in the call but those of the
+ * reservation's caller. */
+void wal_set_cutter(struct wal *w, void (*cut)(void *arg), void *arg);
 /* Nobody will cut the log any more (the checkpoints have failed): from now on reservations that would wait for it return
  * EFAILED. */
 void wal_set_uncut(struct wal *w);

@@ -83,6 +83,8 @@ struct wal {
     bool failed; /* sticky */
     bool full;
     bool uncut; /* wal_set_uncut() */
+    void (*cutter)(void *arg);
+    void *cutter_arg;
     bool woken;
     unsigned pressure_waiters;
     uint64_t pressure_blocks; /* they want to know when use exceeds this */

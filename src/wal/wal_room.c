@@ -8,7 +8,7 @@
  * What a waiter needs and who provides it:
  *   buffer, with appended bytes   a flush, which the waiter leads itself
  *   buffer, all of it granted     appends or releases of the holders, who never wait for room again
- *   ring                          wal_truncate() by whoever wal_pressure() wakes
+ *   ring                          wal_truncate() by whoever wal_pressure() wakes, or by the waiter's own call of the cutter
  *
  * WAL_SYSTEM never waits for the ring: the cleaner and GC, who ask, are what a checkpoint waits for before it
  * can cut the log. They get EFULL and publish without a record (store.h, R11).
@@ -17,6 +17,11 @@
 #include "wal/wal_internal.h"
 
 #include <inttypes.h>
+
+enum {
+    RING_VAIN_MAX = 500,
+    RING_VAIN_NS = 1000 * 1000,
+};
 
 uint64_t
 wal_active_bytes(const struct wal *w)
@@ -118,11 +123,33 @@ ring_wait(struct wal *w)
     w->ring_waiters--;
 }
 
+/* Cuts the log oneself; waits a little where that gave nothing, for others who hold it back. */
+static int
+ring_cut(struct wal *w, uint64_t bytes, unsigned *vain)
+{
+    void (*cut)(void *arg) = w->cutter;
+    void *arg = w->cutter_arg;
+    lsn_t before = w->cut;
+
+    rt_unlock(&w->lock);
+    cut(arg);
+    rt_lock(&w->lock);
+    if (w->cut != before) {
+        *vain = 0;
+        return 0;
+    }
+    if (++*vain > RING_VAIN_MAX)
+        return CH_FAIL(COHORT_EFULL, "log: %" PRIu64 " bytes wait, and it cannot be cut", bytes);
+    (void)rt_wait_for(&w->room, &w->lock, RING_VAIN_NS);
+    return 0;
+}
+
 /* Waits, in the queue, until the reservation fits. */
 static int
 room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
 {
     struct wal_waiter me = {0};
+    unsigned vain = 0;
     int rc = 0;
 
     *w->waiting_end[c] = &me;
@@ -140,6 +167,8 @@ room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
             rc = CH_FAIL(COHORT_EFULL, "log: no room for %" PRIu64 " bytes of the system", bytes);
         else if (w->waiting[c] != &me)
             rt_wait(&w->room, &w->lock);
+        else if (!ring && w->cutter != NULL)
+            rc = ring_cut(w, bytes, &vain);
         else if (!ring)
             ring_wait(w);
         else if (buf_fits(w, bytes))
@@ -237,6 +266,16 @@ wal_set_full(struct wal *w, bool full)
 {
     rt_lock(&w->lock);
     w->full = full;
+    wal_room_changed(w);
+    rt_unlock(&w->lock);
+}
+
+void
+wal_set_cutter(struct wal *w, void (*cut)(void *arg), void *arg)
+{
+    rt_lock(&w->lock);
+    w->cutter = cut;
+    w->cutter_arg = arg;
     wal_room_changed(w);
     rt_unlock(&w->lock);
 }

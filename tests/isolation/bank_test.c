@@ -305,8 +305,10 @@ auditor_main(void *arg)
 {
     struct teller *t = arg;
 
-    while (t->what == NULL && !atomic_load_explicit(&t->b->stop, memory_order_relaxed))
+    while (t->what == NULL && !atomic_load_explicit(&t->b->stop, memory_order_relaxed)) {
         audit(t);
+        decide_one(t); /* all tellers may wait for it */
+    }
 }
 
 /* Makes, fills, empties and drops a tree all the time, while a handle of it is read and written: nobody is hurt. */
