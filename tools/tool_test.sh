@@ -295,6 +295,9 @@ verdict "dump log ends at the tail" grep -q '^tail = [0-9]' "$dir/out"
 ok "dump page" "*" dump "$many" --page 1
 verdict "dump page is that page" grep -q ' page_id = 1$' "$dir/out"
 verdict "dump page is whole" grep -q ' 0x[0-9a-f]*, right$' "$dir/out"
+ok "dump page of an internal tree" "*" dump "$many" --page 2
+verdict "dump page 2 is the list of trees" grep -q ', tree 6$' "$dir/out"
+verdict "dump page 2 has the next id" grep -q ' next_id = [0-9]*$' "$dir/out"
 bad "dump page without image" "page $pages has no image" dump "$many" --page "$pages"
 bad "dump missing zone" "zone 99999999 does not exist" dump "$many" --zone 99999999
 bad "dump root to a file" "print to stdout" dump "$many" "$dir/x" --root

@@ -133,9 +133,10 @@ CH_NODISCARD int bt_purge_walk(struct bt *t, unsigned leaves, uint8_t *key, size
                                bool *done);
 
 /* Removes the entries >= from and < to (both needed) of a tree without versions, some leaves a record; leaves that lie wholly in
- * the range are freed unread. Returns after about `max` > 0 entries or whole leaves; *more: there may be others. */
+ * the range are freed unread. Returns after about `max` > 0 entries or whole leaves; *more: there may be others. `system`: never waits
+ * for log room, EFULL instead. */
 CH_NODISCARD int bt_remove_range(struct bt *t, struct bt_slice from, struct bt_slice to,
-                                 unsigned max, bool *more);
+                                 unsigned max, bool system, bool *more);
 /* Frees pages of a tree that nobody uses any more, about `max` in one call; each step is logged, leaves a smaller valid
  * tree, and may be repeated after a crash. *done: all are freed, the root too, now or before. Leaves are not read. */
 CH_NODISCARD int bt_drop_step(struct bt *t, unsigned max, bool *done);

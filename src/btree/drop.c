@@ -45,6 +45,7 @@ struct drop {
     unsigned freed; /* leaves freed so far */
     struct drop_node path[BT_DEPTH_MAX];
     struct wal_ticket ticket;
+    enum wal_class class; /* of the log room */
     struct change c;
     uint8_t record[CHANGE_BYTES_MAX];
     struct buf_ref refs[BT_DEPTH_MAX + DROP_PAGES + 1]; /* those of the record: parent first */
@@ -60,6 +61,7 @@ drop_begin(struct drop *d, struct bt *t)
     d->depth = 0;
     d->n = 0;
     d->ticket = (struct wal_ticket){0};
+    d->class = WAL_SHRINK;
 }
 
 /* Log room for one record; no latch held. */
@@ -69,7 +71,7 @@ drop_reserve(struct drop *d)
     int rc = buf_admit(d->t->buf, false);
 
     if (rc == 0)
-        rc = wal_reserve(d->t->wal, WAL_SHRINK, WAL_RECORD_HEADER + CHANGE_BYTES_MAX, &d->ticket);
+        rc = wal_reserve(d->t->wal, d->class, WAL_RECORD_HEADER + CHANGE_BYTES_MAX, &d->ticket);
     return rc;
 }
 
@@ -538,7 +540,8 @@ remove_stage(struct drop *d, const struct drop_range *r, unsigned max, enum stag
 }
 
 int
-bt_remove_range(struct bt *t, struct bt_slice from, struct bt_slice to, unsigned max, bool *more)
+bt_remove_range(struct bt *t, struct bt_slice from, struct bt_slice to, unsigned max, bool system,
+                bool *more)
 {
     struct drop_range r = {from, to};
     enum stage stage = LEFT_LEAF;
@@ -552,6 +555,7 @@ bt_remove_range(struct bt *t, struct bt_slice from, struct bt_slice to, unsigned
         return 0;
     }
     drop_begin(&d, t);
+    d.class = system ? WAL_SYSTEM : WAL_SHRINK;
     d.pages = (unsigned)ch_min_u64(d.pages, max);
     while (rc == 0 && stage != REMOVED && removed < max) {
         rc = drop_reserve(&d);
@@ -564,8 +568,8 @@ bt_remove_range(struct bt *t, struct bt_slice from, struct bt_slice to, unsigned
         return rc;
     *more = stage != REMOVED;
     if (removed > 0) {
-        bt_merge(t, from, WAL_SHRINK);
-        bt_merge(t, to, WAL_SHRINK);
+        bt_merge(t, from, d.class);
+        bt_merge(t, to, d.class);
     }
     return 0;
 }

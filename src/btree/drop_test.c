@@ -101,7 +101,7 @@ remove_all(struct rig *r, struct bt_slice from, struct bt_slice to, unsigned max
 
     for (unsigned i = 0; more; i++) {
         ZT_CHECK(r->t, i <= 100000);
-        ZT_OK(r->t, bt_remove_range(&r->bt, from, to, max, &more));
+        ZT_OK(r->t, bt_remove_range(&r->bt, from, to, max, false, &more));
         if (i % 64 == 63)
             rig_trim(r);
     }
@@ -203,8 +203,8 @@ test_range_cost(struct zt *t)
     buf_counts(r.buf, &before);
     wal_counts(r.wal, &w0);
     while (more)
-        ZT_OK(t,
-              bt_remove_range(&r.bt, key_slice(&k, 100), key_slice(&k, k.n - 100), 100000, &more));
+        ZT_OK(t, bt_remove_range(&r.bt, key_slice(&k, 100), key_slice(&k, k.n - 100), 100000, false,
+                                 &more));
     buf_counts(r.buf, &after);
     wal_counts(r.wal, &w1);
     (void)model_remove(&k, 100, k.n - 100);

@@ -135,7 +135,8 @@ blob_remove(struct cat *c, uint64_t first, uint64_t end, unsigned max, bool *mor
 {
     uint8_t from[CAT_PIECE_KEY], to[CAT_PIECE_KEY];
 
-    return bt_remove_range(c->blobs, piece_key(first, 0, from), piece_key(end, 0, to), max, more);
+    return bt_remove_range(c->blobs, piece_key(first, 0, from), piece_key(end, 0, to), max, false,
+                           more);
 }
 
 void

@@ -422,9 +422,9 @@ settle(struct txns *ts, struct rec *rec)
     int rc = 0;
 
     if (rec->state == REC_ENDED) {
-        if (rec->header != TXN_HEADER_NONE)
-            rc = txns_rows_remove(ts, rec->id, 0, UINT64_MAX);
-        rec->header = TXN_HEADER_NONE;
+        /* Its rows go once the log may be cut, which then must not make it look unfinished. */
+        if (rec->header != TXN_HEADER_NONE && rec->header != TXN_HEADER_COMMITTED)
+            rc = rec_header(ts, rec, TXN_HEADER_COMMITTED);
         return rc;
     }
     if (rec->state == REC_PREPARED && rec->header != TXN_HEADER_PREPARED)
@@ -436,10 +436,10 @@ settle(struct txns *ts, struct rec *rec)
         return rc;
     for (unsigned i = 0; rc == 0 && i < rec->count; i++) {
         if (rec->alive[i].low > after + 1)
-            rc = txns_rows_remove(ts, rec->id, after + 1, rec->alive[i].low - 1);
+            rc = txns_rows_remove(ts, rec->id, after + 1, rec->alive[i].low - 1, true);
         after = ch_max_u64(after, rec->alive[i].high);
     }
-    return rc != 0 ? rc : txns_rows_remove(ts, rec->id, after + 1, UINT64_MAX - 1);
+    return rc != 0 ? rc : txns_rows_remove(ts, rec->id, after + 1, UINT64_MAX - 1, true);
 }
 
 int
@@ -704,7 +704,7 @@ loser_chunk(struct loser *l, bool *more)
     if (rc == COHORT_NOTFOUND)
         rc = 0;
     if (rc == 0 && l->rows > 0)
-        rc = txns_rows_remove(ts, l->id, l->lowest, l->highest);
+        rc = txns_rows_remove(ts, l->id, l->lowest, l->highest, true);
     if (rc == 0)
         atomic_store_explicit(&ts->recover_pin, CH_LSN_MAX, memory_order_seq_cst);
     return rc;
@@ -752,8 +752,16 @@ undo_loser(struct txns *ts, struct rec *rec)
     bt_cursor_destroy(l->c);
     free(l);
     if (rc == 0 && rec->header != TXN_HEADER_NONE)
-        rc = txns_rows_remove(ts, rec->id, 0, UINT64_MAX);
+        rc = txns_rows_remove(ts, rec->id, 0, UINT64_MAX, false);
     return rc == 0 ? loser_end(ts, rec->id) : rc;
+}
+
+static int
+clear_ended(struct txns *ts, struct rec *rec)
+{
+    return rec->state == REC_ENDED && rec->header != TXN_HEADER_NONE
+               ? txns_rows_remove(ts, rec->id, 0, UINT64_MAX, false)
+               : 0;
 }
 
 int
@@ -801,7 +809,9 @@ txns_recover_finish(struct txns *ts)
     if (rc != 0)
         return rc;
     atomic_store_explicit(&ts->recover_pin, CH_LSN_MAX, memory_order_seq_cst); /* V2 */
-    rc = each(ts, undo_loser);
+    rc = each(ts, clear_ended);
+    if (rc == 0)
+        rc = each(ts, undo_loser);
     if (rc == 0 && ts->recovery->losers + ts->recovery->prepared > 0)
         ch_log(COHORT_LOG_INFO,
                "recovery: %" PRIu64 " transactions undone, %" PRIu64 " prepared ones restored",

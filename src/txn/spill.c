@@ -181,7 +181,7 @@ txn_header_write(struct txns *ts, uint64_t id, enum txn_header state, const uint
 }
 
 int
-txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last)
+txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last, bool pinned)
 {
     uint8_t from[UNDO_KEY_BYTES], to[UNDO_KEY_BYTES];
     bool more = true;
@@ -194,7 +194,7 @@ txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last)
         rc = txns_poll(ts);
         if (rc == 0)
             rc = bt_remove_range(txns_undo(ts), (struct bt_slice){from, sizeof(from)},
-                                 (struct bt_slice){to, sizeof(to)}, REMOVE_ROWS, &more);
+                                 (struct bt_slice){to, sizeof(to)}, REMOVE_ROWS, pinned, &more);
         if (txn_no_room(rc) && txn_retry(ts, &tries))
             rc = 0;
     }
@@ -418,7 +418,7 @@ left_step(struct txns *ts, bool *did)
     undo_key(left->id, 0, from);
     undo_key(left->id + 1, 0, to);
     rc = bt_remove_range(txns_undo(ts), (struct bt_slice){from, sizeof(from)},
-                         (struct bt_slice){to, sizeof(to)}, REMOVE_ROWS, &more);
+                         (struct bt_slice){to, sizeof(to)}, REMOVE_ROWS, false, &more);
     if (rc == 0 && !more) {
         txns_left_remove(ts, left);
         free(left);

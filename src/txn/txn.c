@@ -498,7 +498,8 @@ commit_record(struct txn *t, bool validate, bool durable, struct wal_ticket *tic
         return rc;
     }
     *lsn = wal_append(ts->cfg.wal, ticket, TXN_RECORD_COMMIT, CH_WAL, &part, 1);
-    ver_view_release(ts->cfg.ver, &t->view); /* it reads no more: its entries need not stay for it */
+    ver_view_release(ts->cfg.ver,
+                     &t->view); /* it reads no more: its entries need not stay for it */
     ver_commit_end(ts->cfg.ver, t->w, *lsn, durable);
     return 0;
 }
@@ -611,7 +612,7 @@ txn_abort_writer(struct txn *t)
     if (rc == 0) {
         txn_close(t);
         if (t->header != TXN_HEADER_NONE)
-            rc = txns_rows_remove(ts, txn_id_of(t), 0, UINT64_MAX); /* T5 */
+            rc = txns_rows_remove(ts, txn_id_of(t), 0, UINT64_MAX, false); /* T5 */
     }
     if (rc == 0 && logged)
         rc = abort_record(t);
@@ -755,7 +756,7 @@ txn_note_dropped(struct txn *t, struct reg_tree *tree)
 {
     int rc;
 
-    CH_ASSERT(t->w != NULL); /* its name is gone already */
+    CH_ASSERT(t->w != NULL);                            /* its name is gone already */
     rc = ver_txn_whole(t->ts->cfg.ver, t->w, tree->id); /* who has read in it conflicts */
     if (rc == 0)
         rc = note_add(t, tree, false);

@@ -182,8 +182,10 @@ CH_NODISCARD int txn_header_write(struct txns *ts, uint64_t id, enum txn_header 
 /* Called before a write: version memory and unspilled undo within their bounds. `own` NULL: an operation of its own. `frees`: the
  * write gives room back, so undo may take pages that are kept for that. */
 CH_NODISCARD int txns_make_room(struct txns *ts, struct txn *own, bool frees);
-/* Deletes rows [first, last] of a transaction, the header being seq 0. */
-CH_NODISCARD int txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last);
+/* Deletes rows [first, last] of a transaction, the header being seq 0. `pinned`: something holds the log back until they are
+ * gone, so that room is not waited for. */
+CH_NODISCARD int txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last,
+                                  bool pinned);
 /* Before a commit's record is appended (the store may hand out its cleanup at once): takes it over, nobody works on it until it
  * is ready (`unread`: it has no rows). / The commit did not come about: given back. */
 void txns_left_add(struct txns *ts, struct txn_left *left, lsn_t pin);

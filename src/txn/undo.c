@@ -8,7 +8,8 @@
  *   U2  a row of the undo tree whose entry is undone is deleted soon after; until then the log is kept from where its undo record
  *       starts (pin). So recovery finds that record, or no row. The bound is taken for a chunk, not for the whole: however
  *       much is undone, the log can be cut.
- *   U3  log room is waited for before the claim; under it class SYSTEM is used, which never waits for the ring.
+ *   U3  log room is waited for before the claim, and never while the pin is set; under them class SYSTEM is used, which never waits
+ *       for the ring. Room for deleting a chunk's rows is held from its start.
  */
 #include "base/bug.h"
 #include "txn/txn_internal.h"
@@ -31,6 +32,7 @@ struct undo_chunk {
     uint64_t lowest, highest; /* seqs of rows whose entries are undone */
     unsigned rows;
     bool pinned;
+    struct wal_ticket room; /* for deleting the rows */
 };
 
 static void
@@ -136,12 +138,32 @@ chunk_end(struct txn *t, struct undo_chunk *c)
 {
     int rc = 0;
 
+    wal_release(t->ts->cfg.wal, &c->room); /* for what follows */
     if (c->rows > 0)
-        rc = txns_rows_remove(t->ts, txn_id_of(t), c->lowest, c->highest);
+        rc = txns_rows_remove(t->ts, txn_id_of(t), c->lowest, c->highest, true);
     if (rc == 0 && c->pinned)
         atomic_store_explicit(&t->pin, CH_LSN_MAX, memory_order_release);
     *c = (struct undo_chunk){0};
     return rc;
+}
+
+/* Room for a step, waited for only while nothing is pinned: what the pin holds back is what is waited for (U3). */
+static int
+chunk_room(struct txn *t, struct undo_chunk *c, struct wal_ticket *credit)
+{
+    struct txns *ts = t->ts;
+    int rc;
+
+    if (c->pinned) {
+        rc = txns_credit(ts, WAL_SYSTEM, credit);
+        if (!txn_no_room(rc))
+            return rc;
+        rc = chunk_end(t, c);
+        if (rc != 0)
+            return rc;
+    }
+    rc = c->room.bytes > 0 ? 0 : txns_credit(ts, WAL_SHRINK, &c->room);
+    return rc != 0 ? rc : txns_credit(ts, WAL_SHRINK, credit);
 }
 
 /* One entry, with the waiting that it takes. */
@@ -155,7 +177,7 @@ undo_one(struct txn *t, uint64_t seq, struct undo_step *s, struct undo_chunk *c)
     do {
         struct wal_ticket credit = {0};
 
-        rc = txns_credit(ts, WAL_SHRINK, &credit); /* U3 */
+        rc = chunk_room(t, c, &credit); /* U3 */
         if (rc == 0) {
             txn_claim(t);
             rc = step_undo(t, seq, s, c);
@@ -180,8 +202,10 @@ txn_undo(struct txn *t, uint64_t seq)
         if (rc == 0 && c.rows >= TXN_UNDO_CHUNK)
             rc = chunk_end(t, &c);
     }
-    if (rc != COHORT_NOTFOUND)
+    if (rc != COHORT_NOTFOUND) {
+        wal_release(t->ts->cfg.wal, &c.room);
         return rc; /* the pin stays: rows are left */
+    }
     end = chunk_end(t, &c);
     return end;
 }
