@@ -71,6 +71,17 @@ txn_retry(struct txns *ts, unsigned *tries)
     return true;
 }
 
+bool
+txn_retry_pinned(struct txns *ts, unsigned *tries)
+{
+    if (ts->recovery != NULL) /* its polls make checkpoints, nothing else */
+        return txn_retry(ts, tries);
+    if (++*tries > TXN_RETRIES)
+        return false;
+    rt_sleep_ns(TXN_RETRY_NS);
+    return true;
+}
+
 int
 txns_credit(struct txns *ts, enum wal_class c, struct wal_ticket *ticket)
 {
@@ -191,11 +202,12 @@ txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last, bo
     undo_key(id, first, from);
     undo_key(last == UINT64_MAX ? id + 1 : id, last == UINT64_MAX ? 0 : last + 1, to);
     while (rc == 0 && more) {
-        rc = txns_poll(ts);
+        if (!pinned || ts->recovery != NULL)
+            rc = txns_poll(ts);
         if (rc == 0)
             rc = bt_remove_range(txns_undo(ts), (struct bt_slice){from, sizeof(from)},
                                  (struct bt_slice){to, sizeof(to)}, REMOVE_ROWS, pinned, &more);
-        if (txn_no_room(rc) && txn_retry(ts, &tries))
+        if (txn_no_room(rc) && (pinned ? txn_retry_pinned(ts, &tries) : txn_retry(ts, &tries)))
             rc = 0;
     }
     return rc;
@@ -393,7 +405,8 @@ lefts_unread(struct txns *ts)
     }
 }
 
-/* A bounded part of one. `unread` is read while nobody else has it. */
+/* A bounded part of one. `unread` and `pin` are read while nobody else has it. Rows are removed only once the log does not wait for
+ * that: who removes waits for the log's room (P4). */
 static int
 left_step(struct txns *ts, bool *did)
 {
@@ -407,7 +420,7 @@ left_step(struct txns *ts, bool *did)
     if (left == NULL)
         return 0;
     rt_lock(&ts->lock);
-    unread = left->unread;
+    unread = left->unread && left->pin == CH_LSN_MAX;
     rt_unlock(&ts->lock);
     *did = true;
     if (!unread) {

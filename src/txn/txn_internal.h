@@ -167,6 +167,8 @@ CH_NODISCARD int txn_undo(struct txn *t, uint64_t seq);
 CH_NODISCARD int txns_poll(struct txns *ts);
 /* For a step that found no room: waits a little; false: for long enough. */
 bool txn_retry(struct txns *ts, unsigned *tries);
+/* The same while something is pinned: polling may wait for what the pin holds back. */
+bool txn_retry_pinned(struct txns *ts, unsigned *tries);
 struct bt *txns_undo(struct txns *ts);
 /* Claims it for undo. */
 void txn_claim(struct txn *t);

@@ -155,7 +155,7 @@ chunk_room(struct txn *t, struct undo_chunk *c, struct wal_ticket *credit)
     int rc;
 
     if (c->pinned) {
-        rc = txns_credit(ts, WAL_SYSTEM, credit);
+        rc = wal_reserve(ts->cfg.wal, WAL_SYSTEM, TXN_CREDIT_BYTES, credit);
         if (!txn_no_room(rc))
             return rc;
         rc = chunk_end(t, c);
@@ -172,6 +172,7 @@ undo_one(struct txn *t, uint64_t seq, struct undo_step *s, struct undo_chunk *c)
 {
     struct txns *ts = t->ts;
     unsigned tries = 0;
+    bool again;
     int rc;
 
     do {
@@ -184,7 +185,14 @@ undo_one(struct txn *t, uint64_t seq, struct undo_step *s, struct undo_chunk *c)
             txn_unclaim(t);
         }
         wal_release(ts->cfg.wal, &credit);
-    } while (txn_no_room(rc) && txn_retry(ts, &tries));
+        again = txn_no_room(rc);
+        if (again && c->pinned) {
+            int end = chunk_end(t, c);
+
+            again = end == 0;
+            rc = end != 0 ? end : rc;
+        }
+    } while (again && txn_retry(ts, &tries));
     return rc;
 }
 
