@@ -234,11 +234,11 @@ cohort_close(cohort_db *db)
         return 0;
     txns_counts(db->db->txns, &c);
     handles = atomic_load_explicit(&db->handles, memory_order_relaxed);
-    if (c.open > c.prepared || handles > 0)
+    if (c.open > 0 || handles > 0)
         return CH_FAIL(COHORT_EBUSY,
                        "cohort_close: %" PRIu64 " transactions and cursors, %" PRIu32
                        " trees and bulk loads are open",
-                       c.open - c.prepared, handles);
+                       c.open, handles);
     rc = boot_close(db->db);
     api_pool_free(db);
     free(db);

@@ -1,6 +1,7 @@
 /* many.c - many keys in one call: what is missing in memory is read together.
  *
- * Keys are taken in groups, in ascending order. A round walks towards each key of the group as far as pages are in memory
+ * Keys of which nothing is missing are got first, as they come, in one descent each. The others are taken in groups, in
+ * ascending order. A round walks towards each key of the group as far as pages are in memory
  * and notes the first one that is not; then these are read in parallel. A key of which nothing is missing, or no more than
  * the leaf that was just read, is got as by bt_get(), which is right whatever has changed or been evicted meanwhile: the
  * rounds are hints only.
@@ -28,6 +29,22 @@ struct many {
     struct bt *t;
     bool near; /* `parent` is the lowest inner node on the way to the key before */
     struct buf_peek parent;
+    page_id
+        cached; /* after missing_page() found nothing missing: the leaf, a child of `parent`; 0: not known */
+};
+
+struct many_copy {
+    bt_copy_many_fn *copy;
+    void *arg;
+    size_t index;
+};
+
+/* Of bt_get_many(). */
+struct many_call {
+    const struct ver_view *view;
+    const struct bt_slice *keys;
+    struct many_copy c;
+    int *rcs;
 };
 
 static int
@@ -55,6 +72,16 @@ near_leaf(struct many *m, struct bt_slice key)
     return m->near ? pid : 0;
 }
 
+/* The leaf, a child of `parent`, unless it is in memory. */
+static page_id
+missing_leaf(struct many *m, page_id pid)
+{
+    bool cached = buf_is_cached(m->t->buf, pid);
+
+    m->cached = cached ? pid : 0;
+    return cached ? 0 : pid;
+}
+
 /* The first page on the way to the key that is not in memory, 0 if none, or if something changes there just now. *leaf: it is
  * a leaf. */
 static page_id
@@ -67,8 +94,9 @@ missing_page(struct many *m, struct bt_slice key, bool *leaf)
 
     *leaf = true;
     if (pid != 0)
-        return buf_is_cached(b, pid) ? 0 : pid;
+        return missing_leaf(m, pid);
     m->near = false;
+    m->cached = 0;
     *leaf = false;
     if (!buf_peek_cached(b, m->t->root, &up))
         return m->t->root;
@@ -79,7 +107,7 @@ missing_page(struct many *m, struct bt_slice key, bool *leaf)
         if (level == 1) {
             m->near = *leaf = true;
             m->parent = up;
-            return buf_is_cached(b, pid) ? 0 : pid;
+            return missing_leaf(m, pid);
         }
         if (!buf_peek_cached(b, pid, &down))
             return pid;
@@ -90,12 +118,6 @@ missing_page(struct many *m, struct bt_slice key, bool *leaf)
     return 0;
 }
 
-struct many_copy {
-    bt_copy_many_fn *copy;
-    void *arg;
-    size_t index;
-};
-
 static void
 copy_one(void *arg, const void *value, size_t bytes, unsigned flags)
 {
@@ -105,21 +127,37 @@ copy_one(void *arg, const void *value, size_t bytes, unsigned flags)
 }
 
 struct many_group {
-    const struct ver_view *view;
+    struct many_call *call;
     const struct many_key *keys;
-    struct many_copy *c;
-    int *rcs;
     unsigned left; /* keys not got yet; their places in `keys` follow */
     uint8_t at[MANY_GROUP];
     bool leaf[MANY_GROUP]; /* only its leaf is missing */
 };
 
 static void
-get_one(struct bt *t, struct many_group *g, unsigned at)
+get_one(struct bt *t, struct many_call *call, size_t i)
 {
-    size_t i = g->c->index = g->keys[at].index;
+    call->c.index = i;
+    call->rcs[i] = bt_get(t, call->view, call->keys[i], copy_one, &call->c);
+}
 
-    g->rcs[i] = bt_get(t, g->view, *g->keys[at].key, copy_one, g->c);
+/* Of the key nothing is missing: from the leaf that missing_page() has found, or as any other. */
+static void
+get_cached(struct many *m, struct many_call *call, size_t i)
+{
+    struct buf_ref leaf;
+    int rc = COHORT_ERETRY;
+
+    if (m->cached != 0)
+        rc = bt_child_fix(m->t, m->cached, &m->parent, BUF_SHARED, &leaf);
+    if (rc == 0) {
+        call->c.index = i;
+        rc = bt_get_at(m->t, call->view, call->keys[i], &leaf, copy_one, &call->c);
+    }
+    if (CH_LIKELY(rc != COHORT_ERETRY))
+        call->rcs[i] = rc;
+    else
+        get_one(m->t, call, i);
 }
 
 /* Gets the keys of which nothing is missing, reads a level for the others, and gets those that wanted no more than it. */
@@ -133,7 +171,7 @@ get_round(struct bt *t, struct many_group *g)
     for (unsigned i = 0; i < g->left; i++) {
         pid = missing_page(&m, *g->keys[g->at[i]].key, &g->leaf[left]);
         if (pid == 0) {
-            get_one(t, g, g->at[i]);
+            get_cached(&m, g->call, g->keys[g->at[i]].index);
             continue;
         }
         if (pages == 0 || pids[pages - 1] != pid) /* neighbours want the same page */
@@ -144,7 +182,7 @@ get_round(struct bt *t, struct many_group *g)
         buf_prefetch(t->buf, pids, pages);
     for (unsigned i = 0; i < left; i++) {
         if (g->leaf[i])
-            get_one(t, g, g->at[i]);
+            get_one(t, g->call, g->keys[g->at[i]].index);
         else
             g->at[keep++] = g->at[i];
     }
@@ -160,7 +198,24 @@ get_group(struct bt *t, struct many_group *g, unsigned n)
     for (unsigned round = 0; n > 1 && g->left > 0 && round < MANY_ROUNDS; round++)
         get_round(t, g);
     for (unsigned i = 0; i < g->left; i++)
-        get_one(t, g, g->at[i]);
+        get_one(t, g->call, g->keys[g->at[i]].index);
+}
+
+/* Gets the keys of which nothing is missing; returns how many others there are, in left[]. */
+static size_t
+get_present(struct bt *t, struct many_call *call, size_t n, struct many_key *left)
+{
+    struct many m = {.t = t};
+    size_t count = 0;
+    bool leaf;
+
+    for (size_t i = 0; i < n; i++) {
+        if (missing_page(&m, call->keys[i], &leaf) == 0)
+            get_cached(&m, call, i);
+        else
+            left[count++] = (struct many_key){&call->keys[i], i};
+    }
+    return count;
 }
 
 int
@@ -168,22 +223,23 @@ bt_get_many(struct bt *t, const struct ver_view *view, size_t n, const struct bt
             bt_copy_many_fn *copy, void *arg, int *rcs)
 {
     struct many_key few[MANY_GROUP], *sorted = few;
-    struct many_copy c = {copy, arg, 0};
-    struct many_group g = {.view = view, .c = &c, .rcs = rcs};
+    struct many_call call = {view, keys, {copy, arg, 0}, rcs};
+    struct many_group g = {.call = &call};
     size_t group = ch_clamp_u64(buf_frame_bytes(t->buf) / CH_PAGE_BYTES / MANY_CACHE_SHARE, 1,
                                 MANY_GROUP); /* Q1 */
+    size_t left;
 
     if (n > MANY_GROUP) {
         sorted = malloc(n * sizeof(*sorted));
         if (sorted == NULL)
             return CH_FAIL(COHORT_ENOMEM, "%zu keys", n);
     }
-    for (size_t i = 0; i < n; i++)
-        sorted[i] = (struct many_key){&keys[i], i};
-    qsort(sorted, n, sizeof(*sorted), compare_keys);
-    for (size_t i = 0; i < n; i += group) {
+    left = get_present(t, &call, n, sorted);
+    if (left > 0)
+        qsort(sorted, left, sizeof(*sorted), compare_keys);
+    for (size_t i = 0; i < left; i += group) {
         g.keys = sorted + i;
-        get_group(t, &g, (unsigned)ch_min_u64(group, n - i));
+        get_group(t, &g, (unsigned)ch_min_u64(group, left - i));
     }
     if (sorted != few)
         free(sorted);

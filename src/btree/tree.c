@@ -161,10 +161,10 @@ root_leaf_fix(struct bt *t, enum buf_mode mode, struct buf_ref *leaf)
     return rc;
 }
 
-/* Latches leaf `pid` and then makes sure that `parent` still leads to it (T1). */
-static int
-child_leaf_fix(struct bt *t, page_id pid, const struct buf_peek *parent, enum buf_mode mode,
-               struct buf_ref *leaf)
+/* T1 */
+int
+bt_child_fix(struct bt *t, page_id pid, const struct buf_peek *parent, enum buf_mode mode,
+             struct buf_ref *leaf)
 {
     bool valid;
     int rc = pid == 0 ? COHORT_NOTFOUND : buf_fix(t->buf, pid, mode, leaf);
@@ -237,7 +237,7 @@ descend(struct bt *t, enum bt_side side, struct bt_slice key, enum buf_mode mode
     }
     if (n > 1)
         buf_prefetch(t->buf, ahead, n);
-    return child_leaf_fix(t, pid, &up, mode, leaf);
+    return bt_child_fix(t, pid, &up, mode, leaf);
 }
 
 int
@@ -377,34 +377,40 @@ get_version(struct bt *t, const struct ver_view *view, struct bt_slice key, stru
 }
 
 int
-bt_get(struct bt *t, const struct ver_view *view, struct bt_slice key, bt_copy_fn *copy, void *arg)
+bt_get_at(struct bt *t, const struct ver_view *view, struct bt_slice key, struct buf_ref *leaf,
+          bt_copy_fn *copy, void *arg)
 {
-    struct buf_ref leaf = {0};
     struct bt_slice value;
     bool found;
     unsigned i, flags;
+
+    CH_ASSERT(leaf->page != NULL);
+    if (CH_UNLIKELY(bt_unborn(t, view))) {
+        buf_unfix(t->buf, leaf);
+        return COHORT_NOTFOUND;
+    }
+    if (CH_UNLIKELY(!bt_as_is(t, view, leaf->page)))
+        return get_version(t, view, key, leaf, copy, arg);
+    i = node_search(leaf->page, key, &found);
+    found = found && (node_ghosts(leaf->page) == 0 || !node_is_ghost(leaf->page, i));
+    if (found) {
+        value = node_get(leaf->page, i, &flags);
+        copy(arg, value.data, value.bytes, flags);
+    }
+    buf_unfix(t->buf, leaf);
+    return found ? 0 : COHORT_NOTFOUND;
+}
+
+int
+bt_get(struct bt *t, const struct ver_view *view, struct bt_slice key, bt_copy_fn *copy, void *arg)
+{
+    struct buf_ref leaf = {0};
     int rc;
 
     do {
         rc = bt_leaf_fix(t, BT_AT, key, BUF_SHARED, NULL, &leaf);
-        if (rc != 0)
-            return rc;
-        CH_ASSERT(leaf.page != NULL);
-        if (CH_UNLIKELY(bt_unborn(t, view))) {
-            buf_unfix(t->buf, &leaf);
-            return COHORT_NOTFOUND;
-        }
-        if (CH_LIKELY(bt_as_is(t, view, leaf.page))) {
-            i = node_search(leaf.page, key, &found);
-            found = found && (node_ghosts(leaf.page) == 0 || !node_is_ghost(leaf.page, i));
-            if (found) {
-                value = node_get(leaf.page, i, &flags);
-                copy(arg, value.data, value.bytes, flags);
-            }
-            buf_unfix(t->buf, &leaf);
-            return found ? 0 : COHORT_NOTFOUND;
-        }
-        rc = get_version(t, view, key, &leaf, copy, arg);
+        if (rc == 0)
+            rc = bt_get_at(t, view, key, &leaf, copy, arg);
     } while (rc == COHORT_ERETRY);
     return rc;
 }

@@ -37,6 +37,12 @@ struct bt_bounds {
  * tree is damaged; errors of buf_fix(). Waits. */
 CH_NODISCARD int bt_leaf_fix(struct bt *t, enum bt_side side, struct bt_slice key,
                              enum buf_mode mode, struct bt_bounds *b, struct buf_ref *leaf);
+/* Latches leaf `pid`, then makes sure that `parent` still leads to it: ERETRY if not, nothing is latched then. */
+CH_NODISCARD int bt_child_fix(struct bt *t, page_id pid, const struct buf_peek *parent,
+                              enum buf_mode mode, struct buf_ref *leaf);
+/* bt_get() in the leaf of the key, latched; unlatches it. ERETRY: begin anew. */
+CH_NODISCARD int bt_get_at(struct bt *t, const struct ver_view *view, struct bt_slice key,
+                           struct buf_ref *leaf, bt_copy_fn *copy, void *arg);
 /* The page is a node of this tree at this level; EPAGE. */
 CH_NODISCARD int bt_node_verify(const struct bt *t, const struct buf_ref *ref, unsigned level);
 /* Narrows the bounds by the separators on both sides of child i. */

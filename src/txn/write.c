@@ -216,8 +216,12 @@ write_alone_once(struct txns *ts, struct reg_tree *tree, const struct bt_op *op,
 static int
 answer_settle(struct txns *ts, lsn_t lsn, int answer)
 {
-    int rc = txns_wait_visible(ts, lsn, COHORT_DURABILITY_NONE, false);
+    struct ver *v = ts->cfg.ver;
+    int rc = ver_horizon(v) >= lsn ? 0 : wal_flush(ts->cfg.wal, lsn);
 
+    /* Its committer may not have queued it yet, which is the next that he does. */
+    while (rc == 0 && ver_advance(v, wal_durable(ts->cfg.wal)) < lsn)
+        rt_yield();
     if (rc != 0)
         ts->cfg.failed(ts->cfg.arg, rc);
     return rc != 0 ? rc : answer;

@@ -171,8 +171,7 @@ ver_own_begin(struct ver *v, const struct ver_own *own)
         return 0;
     p = malloc(bytes);
     if (p == NULL)
-        return CH_FAIL(COHORT_ENOMEM, "a version of %zu bytes",
-                       own->key.bytes + own->before_bytes);
+        return CH_FAIL(COHORT_ENOMEM, "a version of %zu bytes", own->key.bytes + own->before_bytes);
     free(v->spare);
     v->spare = p;
     v->spare_bytes = bytes;

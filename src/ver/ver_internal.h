@@ -58,16 +58,16 @@ struct ver_txn {
     _Atomic uint64_t bytes;     /* memory of its entries; relaxed count */
     /* What the store's counts have of these two: LAG_MAX less at most while it is live, never more. Relaxed. */
     _Atomic uint64_t told_unspilled, told_bytes;
-    uint64_t freed;             /* bytes that it took out of leaves; the owner's */
-    uint64_t seq;               /* of the newest entry made */
-    uint64_t savepoint;         /* entries up to this seq are older than the newest savepoint */
+    uint64_t freed;     /* bytes that it took out of leaves; the owner's */
+    uint64_t seq;       /* of the newest entry made */
+    uint64_t savepoint; /* entries up to this seq are older than the newest savepoint */
     _Atomic(struct ver_entry *) oldest; /* partner: ver_oldest() */
     struct ver_entry *newest;
     struct ver_entry *last_spilled; /* it and all older ones are in the undo tree; the spiller's */
     struct ver_txn *prev, *next;    /* queue; next also in the cleanup list */
     struct ver_txn *next_prepared;  /* of v->prepared; guard_lock */
     uint64_t count;                 /* entries in the list */
-    uint32_t *wholes;               /* trees that it writes as a whole; kept until all views see it */
+    uint32_t *wholes; /* trees that it writes as a whole; kept until all views see it */
     unsigned whole_count;
     uint32_t slot;
     unsigned pins; /* by validation; trim_lock */
@@ -100,9 +100,10 @@ struct ver_entry {
 struct ver_shard {
     _Alignas(64) struct rt_mutex lock;
     struct ver_entry **buckets;
-    _Atomic size_t mask;   /* buckets - 1; written under lock, read relaxed as a hint */
+    _Atomic size_t mask;    /* buckets - 1; written under lock, read relaxed as a hint */
     _Atomic size_t entries; /* in all its chains; written under lock, relaxed */
-    _Atomic size_t chains; /* the same, but C7 of chain.c: acquire, with the release of who took one out */
+    _Atomic size_t
+        chains; /* the same, but C7 of chain.c: acquire, with the release of who took one out */
 };
 
 struct ver_guard_node {
@@ -117,12 +118,13 @@ struct ver {
     struct ver_slot *slots;
     _Atomic uint64_t *slot_bits; /* slots in use: set before, cleared after any use of the slot */
     unsigned slot_words;
-    _Atomic unsigned slot_words_used; /* words behind have never had a bit set for a view; grows only; seq_cst */
+    _Atomic unsigned
+        slot_words_used; /* words behind have never had a bit set for a view; grows only; seq_cst */
     struct ver_shard *shards;
 
     _Alignas(64) _Atomic lsn_t horizon; /* stored (release) as Q2 and Q5 of commit.c say */
-    _Atomic lsn_t bound;                /* announced to views: partner snap, see view.c; grows only */
-    _Atomic uint64_t registered;        /* writers; partner: scans of view.c */
+    _Atomic lsn_t bound;         /* announced to views: partner snap, see view.c; grows only */
+    _Atomic uint64_t registered; /* writers; partner: scans of view.c */
     _Alignas(64) _Atomic uint64_t next_id;
     _Atomic uint64_t pops; /* partner: ver_pops() */
     /* Of ver_undo_bytes(): `freed` of all live writers, and what was put into leaves while there were any. Relaxed. */
@@ -136,8 +138,8 @@ struct ver {
     struct ver_txn *head, *tail;
     _Atomic(struct ver_txn *) pending; /* first that is not visible; Q5 */
     _Atomic uint64_t queued;           /* writers in the queue; relaxed count */
-    void *spare;                       /* commit_lock: memory for the next operation of its own ... */
-    size_t spare_bytes;                /* ... so much */
+    void *spare;             /* commit_lock: memory for the next operation of its own ... */
+    size_t spare_bytes;      /* ... so much */
     struct ver_txn *cleanup; /* trimmed, to be taken by ver_take_cleanup() */
     _Atomic uint64_t cleanups;
     lsn_t durable; /* highest reported */
@@ -164,7 +166,7 @@ struct ver {
     struct rt_mutex guard_lock;
     struct ver_guard_node *guards;
     _Atomic uint64_t guard_count;
-    struct ver_txn *prepared;        /* live writers that are; added and committed under the commit lock */
+    struct ver_txn *prepared; /* live writers that are; added and committed under the commit lock */
     _Atomic uint64_t prepared_count; /* relaxed: read under that lock, or by the writer's owner */
 
     struct rt_mutex wait_lock;
@@ -216,7 +218,8 @@ struct ver_txn *ver_own_make(struct ver *v, void *memory, const struct ver_own *
 /* Links that entry. */
 void ver_own_push(struct ver *v, struct ver_txn *w);
 /* Commit lock held, the operation is visible: whether a view reads what it replaced. If not, notes the ghost. */
-bool ver_own_needed(struct ver *v, const struct ver_own *own, uint64_t hash, bool below, lsn_t snap);
+bool ver_own_needed(struct ver *v, const struct ver_own *own, uint64_t hash, bool below,
+                    lsn_t snap);
 
 /* ---- trim.c ---- */
 

@@ -81,12 +81,17 @@ rig_commit(struct ver *v, struct ver_txn *w, lsn_t lsn, bool durable)
 static inline void
 rig_single(struct zt *t, struct ver *v, struct ver_key key, uint32_t before, lsn_t lsn)
 {
-    struct ver_txn *w = NULL;
+    uint8_t image[VER_VALUE_MAX];
+    const struct ver_own own = {
+        .key = key,
+        .kind = before != 0 ? VER_WAS_VALUE : VER_WAS_ABSENT,
+        .before = image,
+        .before_bytes = before != 0 ? rig_value(before, image) : 0,
+    };
 
-    ZT_OK(t, ver_txn_create(v, 0, NULL, VER_NO_SLOT, 0, &w));
     ver_commit_lock(v);
-    (void)rig_push(t, v, w, key, before, lsn);
-    ver_commit_end(v, w, lsn, false);
+    ZT_OK(t, ver_own_begin(v, &own));
+    ver_own_end(v, &own, lsn, false);
 }
 
 /* A transaction that writes: a view with a writer. */

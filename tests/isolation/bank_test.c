@@ -21,7 +21,7 @@ enum {
     ACCOUNTS_MAX = 48,
     START = 1000,
     THREADS = 5,
-    ROUNDS = 4,
+    ROUNDS = 3,
     HANG_SECONDS = 100,
 };
 
@@ -322,7 +322,7 @@ dropper_main(void *arg)
         cohort_tree *tree = NULL;
         int rc = cohort_tree_open(db, NULL, "drop me", COHORT_TREE_CREATE, NULL, &tree);
 
-        for (int i = 0; i < 50 && rc == 0; i++) {
+        for (int i = 0; i < 20 && rc == 0; i++) {
             uint64_t key = below(t, 100);
 
             rc = cohort_tree_put(tree, &key, sizeof(key), "some value", 10);
@@ -335,6 +335,7 @@ dropper_main(void *arg)
             wrong(t, "drops", rc);
         cohort_tree_close(tree);
         t->done++;
+        rt_sleep_ns(1000000); /* the log is not its own */
     }
 }
 
@@ -362,6 +363,7 @@ bank_create(struct zt *t, struct bank *b, unsigned accounts, int64_t timeout_ms,
     static const char *const durability[] = {"sync", "async", "none"};
     const char *settings[] = {"durability",    durability[zt_below(t, 3)],
                               "version_bytes", zt_below(t, 2) == 0 ? "32K" : "1M",
+                              "log_bytes",     "1M",
                               NULL};
     cohort_txn *txn;
 
@@ -482,7 +484,7 @@ run_bank(struct zt *t, unsigned accounts, int64_t timeout_ms, unsigned transfers
 static void
 test_bank(struct zt *t)
 {
-    run_bank(t, ACCOUNTS_MAX, 20, 150);
+    run_bank(t, ACCOUNTS_MAX, 20, 100);
 }
 
 /* Goal: with hardly any records and waits that only an event ends no wakeup is lost: every wait ends by a commit, an abort or
@@ -490,7 +492,7 @@ test_bank(struct zt *t)
 static void
 test_hot(struct zt *t)
 {
-    run_bank(t, 4, 60000, 120);
+    run_bank(t, 4, 60000, 100);
 }
 
 int

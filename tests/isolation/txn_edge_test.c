@@ -374,13 +374,131 @@ test_drop_and_reads(struct zt *t)
     iso_destroy(&w);
 }
 
+/* ---- a log that fails ---- */
+
+static bool
+is_failure(int rc)
+{
+    return cohort_class_of(rc) == COHORT_CLASS_FAILED || cohort_class_of(rc) == COHORT_CLASS_IO;
+}
+
+/* Commits numbers until that fails; returns how many were acknowledged. */
+static uint32_t
+commit_until_failure(struct iso *w)
+{
+    cohort_txn *a;
+    uint32_t n = 0;
+    int rc = 0;
+
+    for (; rc == 0 && n < 2000; n++) {
+        a = iso_snapshot(w);
+        rc = iso_put_number(a, NULL, n, 1, ISO_VALUE_MAX);
+        if (rc == 0)
+            rc = cohort_commit(a);
+        else
+            ZT_CHECK(w->t,
+                     is_failure(cohort_abort(a)) || cohort_class_of(rc) == COHORT_CLASS_FAILED);
+    }
+    ZT_CHECK(w->t, is_failure(rc));
+    return n - 1;
+}
+
+/* Whatever is open can be read and ended, and nothing can be written. */
+static void
+use_failed(struct iso *w, cohort_txn *writer, cohort_cursor *c, cohort_tree *tree, uint32_t n)
+{
+    struct cohort_value v = {0};
+    struct cohort_txn_options o;
+    cohort_txn *a = NULL;
+    uint64_t sp, position;
+    uint32_t version;
+
+    iso_is(w, writer, NULL, "own", "write");
+    ZT_OK(w->t, cohort_cursor_first(c));
+    ZT_CHECK(w->t, is_failure(cohort_txn_put(writer, NULL, K("own"), K("w2"))));
+    ZT_CHECK(w->t, is_failure(cohort_put(w->db, K("x"), K("y"))));
+    ZT_CHECK(w->t, is_failure(cohort_tree_drop(w->db, NULL, "a", 0)));
+    ZT_CHECK(w->t, is_failure(cohort_commit_prepared(w->db, K("gid"))));
+    ZT_CHECK(w->t, is_failure(cohort_abort_prepared(w->db, K("gid"))));
+    ZT_CHECK(w->t, is_failure(cohort_checkpoint(w->db)));
+    cohort_txn_options_init(&o);
+    o.read_only = true;
+    ZT_OK(w->t, cohort_begin(w->db, &o, &a));
+    for (uint32_t i = 0; i < n; i++) {
+        ZT_OK(w->t, iso_get_number(a, NULL, i, ISO_VALUE_MAX, &v, &version));
+        ZT_CHECK(w->t, version == 1);
+    }
+    iso_is(w, a, tree, "large 9", NULL);
+    ZT_OK(w->t, cohort_commit(a));
+    a = iso_snapshot(w);
+    ZT_OK(w->t, cohort_savepoint(a, &sp));
+    ZT_CHECK(w->t, is_failure(cohort_txn_del(a, tree, K("large 1"))));
+    (void)cohort_rollback_to(a, sp);
+    if (zt_below(w->t, 2) == 0)
+        (void)cohort_commit(a);
+    else
+        (void)cohort_abort(a);
+    cohort_cursor_close(c);
+    if (zt_below(w->t, 3) == 0)
+        ZT_CHECK(w->t, is_failure(cohort_commit_visible(writer, &position)));
+    else if (zt_below(w->t, 2) == 0)
+        ZT_CHECK(w->t, is_failure(cohort_prepare(writer, K("gid 2"))));
+    else
+        ZT_CHECK(w->t, is_failure(cohort_abort(writer)));
+    cohort_value_free(&v);
+}
+
+/* Goal: when the n-th write or flush fails, for every n, with a writer, a cursor, a tree and a prepared transaction open: reads go
+ * on, writes and ends that must be logged say so, everything can be ended and closed, and the next opening finds what was
+ * acknowledged, nothing of the writer, and the prepared transaction. */
+static void
+test_log_fails(struct zt *t)
+{
+    struct dev_fault_plan plan = {.code = COHORT_EIO};
+    struct cohort_value v = {0};
+    cohort_txn *writer, *a;
+    cohort_tree *tree;
+    cohort_cursor *c = NULL;
+    struct iso w;
+    uint32_t n, version;
+
+    iso_create(t, &w, 16, zt_below(t, 2) == 0 ? small_settings : alone_settings);
+    tree = make_tree(&w, "a");
+    a = iso_snapshot(&w);
+    ZT_OK(t, cohort_txn_put(a, tree, K("prepared"), K("yes")));
+    ZT_OK(t, cohort_prepare(a, K("gid")));
+    writer = iso_snapshot(&w);
+    ZT_OK(t, cohort_txn_put(writer, NULL, K("own"), K("write")));
+    put_large(&w, writer, tree, "large 9", 9);
+    ZT_OK(t, cohort_txn_cursor(writer, tree, &c));
+    plan.fail_nth[t->seed % 2 ? DEV_FLUSH : DEV_WRITE] = 1 + t->seed / 2 % 24;
+    dev_fault_set(w.fault, &plan);
+    n = commit_until_failure(&w);
+    use_failed(&w, writer, c, tree, n);
+    cohort_tree_close(tree);
+    ZT_CHECK(t, is_failure(cohort_close(w.db)));
+    iso_open(&w);
+    a = iso_snapshot(&w);
+    for (uint32_t i = 0; i < n; i++) {
+        ZT_OK(t, iso_get_number(a, NULL, i, ISO_VALUE_MAX, &v, &version));
+        ZT_CHECK(t, version == 1);
+    }
+    iso_is(&w, a, NULL, "own", NULL);
+    ZT_OK(t, cohort_abort(a));
+    count_is(&w, "a", 202);
+    decide(&w, "gid", true);
+    count_is(&w, "a", 203);
+    cohort_value_free(&v);
+    iso_destroy(&w);
+}
+
 int
 main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
         {"prepared_drop", test_prepared_drop, 24},  {"prepared_create", test_prepared_create, 12},
         {"many_prepared", test_many_prepared, 3},   {"bulk_and_reads", test_bulk_and_reads, 4},
-        {"drop_and_reads", test_drop_and_reads, 4},
+        {"drop_and_reads", test_drop_and_reads, 4}, {"log_fails", test_log_fails, 48},
     };
 
     return zt_main(argc, argv, "txn_edge", cases, CH_ARRAY_LEN(cases));
