@@ -124,7 +124,7 @@ check_all(struct db *db, void (*report)(void *arg, const char *line), void *arg,
     *out = (struct cohort_check_result){0};
     rc = reg_each(db->reg, check_tree, &r);
     if (rc == 0)
-        rc = cat_check(db->cat, report, arg, &findings);
+        rc = cat_check(db->cat, report, arg, &out->large_values, &findings);
     if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_CORRUPT)
         goto out;
     out->errors += findings + (rc != 0 && findings == 0 ? 1 : 0) + r.twice;

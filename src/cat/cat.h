@@ -79,9 +79,10 @@ void cat_bulk_abort(struct cat_bulk *b);
  * is still needed. Latches: none. */
 CH_NODISCARD int cat_sweep_step(struct cat *c, bool *did);
 /* For cohort_check(): everything in `pending`, `names`, `ids`, `blobs` fits together: each name's tree exists, each tree without a
- * name is pending, each large value is referenced or pending. Idle database. */
+ * name is pending, each large value is referenced or pending. *large_values: how many there are.
+ * Idle database. */
 CH_NODISCARD int cat_check(struct cat *c, void (*report)(void *arg, const char *line), void *arg,
-                           uint64_t *findings);
+                           uint64_t *large_values, uint64_t *findings);
 /* For reachability: calls visit with the root of every tree, or private root of a bulk load, that is pending, exists, and is
  * not in `ids` (any more). visit's error ends it. */
 CH_NODISCARD int cat_each_root(struct cat *c, int (*visit)(void *arg, uint32_t tree, page_id root),

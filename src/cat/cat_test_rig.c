@@ -309,9 +309,9 @@ print_line(void *arg, const char *line)
 uint64_t
 world_findings(struct world *w)
 {
-    uint64_t findings = 0;
+    uint64_t findings = 0, values;
 
-    ZT_OK(w->t, cat_check(w->cat, NULL, NULL, &findings));
+    ZT_OK(w->t, cat_check(w->cat, NULL, NULL, &values, &findings));
     return findings;
 }
 
@@ -347,11 +347,11 @@ void
 world_check(struct world *w)
 {
     struct reach *r = calloc(1, sizeof(*r));
-    uint64_t findings = 0;
+    uint64_t findings = 0, values;
 
     ZT_CHECK(w->t, r != NULL);
     r->w = w;
-    ZT_OK(w->t, cat_check(w->cat, print_line, NULL, &findings));
+    ZT_OK(w->t, cat_check(w->cat, print_line, NULL, &values, &findings));
     ZT_CHECK(w->t, findings == 0);
     ZT_OK(w->t, buf_clean_until(w->buf, CH_LSN_MAX));
     ZT_OK(w->t, reg_each(w->reg, check_tree, r));

@@ -297,7 +297,8 @@ compare_values(struct check *k)
 }
 
 int
-cat_check(struct cat *c, void (*report)(void *arg, const char *line), void *arg, uint64_t *findings)
+cat_check(struct cat *c, void (*report)(void *arg, const char *line), void *arg,
+          uint64_t *large_values, uint64_t *findings)
 {
     struct check k = {.c = c, .report = report, .arg = arg};
     int rc = gather(&k);
@@ -311,6 +312,7 @@ cat_check(struct cat *c, void (*report)(void *arg, const char *line), void *arg,
     free(k.values.v);
     free(k.ids.v);
     free(k.refs.v);
+    *large_values = k.refs.count;
     *findings = k.findings;
     return rc;
 }

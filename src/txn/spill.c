@@ -519,6 +519,28 @@ lefts_clear(struct txns *ts)
     return any;
 }
 
+/* Rows are kept because somebody may read them. */
+static bool
+lefts_kept(struct txns *ts)
+{
+    bool kept = false;
+
+    lefts_unread(ts);
+    rt_lock(&ts->lock);
+    for (const struct txn_left *l = ts->lefts; l != NULL && !kept; l = l->next)
+        kept = !l->unread;
+    rt_unlock(&ts->lock);
+    return kept;
+}
+
+bool
+txns_find_room(struct txns *ts, const struct ver_view *own)
+{
+    if (lefts_clear(ts))
+        return true;
+    return lefts_kept(ts) && ver_give_up(ts->cfg.ver, own) && lefts_clear(ts);
+}
+
 /* More than its bound is unspilled, or memory is short and there is something to gain. */
 static bool
 wants_spilling(struct txns *ts, bool memory_short)
@@ -546,7 +568,7 @@ txns_make_room(struct txns *ts, struct txn *own, bool frees)
         if (t == NULL)
             break;
         rc = spill_some(ts, t, chunk, frees);
-        if (frees && txn_no_room(rc) && lefts_clear(ts))
+        while (rc == COHORT_EFULL && txns_find_room(ts, own != NULL ? &own->view : NULL))
             rc = spill_some(ts, t, chunk, frees);
         memory_short = memory_short && ver_relieve(ts->cfg.ver);
     }

@@ -184,6 +184,9 @@ CH_NODISCARD int txn_header_write(struct txns *ts, uint64_t id, enum txn_header 
 /* Called before a write: version memory and unspilled undo within their bounds. `own` NULL: an operation of its own. `frees`: the
  * write gives room back, so undo may take pages that are kept for that. */
 CH_NODISCARD int txns_make_room(struct txns *ts, struct txn *own, bool frees);
+/* There is no room in the file: removes what committed transactions have left, and gives up the oldest snapshot but `own` (NULL:
+ * any) that undo is kept for. True: it may be worth another try. */
+bool txns_find_room(struct txns *ts, const struct ver_view *own);
 /* Deletes rows [first, last] of a transaction, the header being seq 0. `pinned`: something holds the log back until they are
  * gone, so that room is not waited for. */
 CH_NODISCARD int txns_rows_remove(struct txns *ts, uint64_t id, uint64_t first, uint64_t last,

@@ -174,6 +174,8 @@ txn_write(struct txn *t, struct reg_tree *tree, const struct bt_op *op, struct b
         rc = bt_write(&tree->bt, &o, done);
         rt_point();
         atomic_store_explicit(&t->pin, CH_LSN_MAX, memory_order_release);
+        if (rc == COHORT_EFULL && txns_find_room(ts, &t->view))
+            continue;
         if (!is_held(rc, done))
             break;
         rc = wait_for_record(ts, &lw, done); /* W2, W3 */
@@ -244,6 +246,8 @@ txn_write_alone(struct txns *ts, struct reg_tree *tree, const struct bt_op *op, 
     *done = (struct bt_done){0};
     for (;;) {
         rc = write_alone_once(ts, tree, &o, done);
+        if (rc == COHORT_EFULL && txns_find_room(ts, NULL))
+            continue;
         if (!is_held(rc, done))
             break;
         rc = wait_for_record(ts, &lw, done);

@@ -214,10 +214,6 @@ unspilled_bytes(const struct ver_entry *e)
     return (uint64_t)e->key_bytes + e->before_bytes;
 }
 
-enum {
-    LAG_MAX = 2048 /* short transactions come and go without a write to the store's counts */
-};
-
 /* Of a count `is` of a writer, the store has `told`: what it is to be told now, modulo 2^64; 0 = nothing. */
 static uint64_t
 news(const _Atomic uint64_t *is, _Atomic uint64_t *told, uint64_t lag)
@@ -250,7 +246,7 @@ ver_tell_bytes(struct ver *v, struct ver_txn *w, uint64_t lag)
 static void
 tell_unspilled(struct ver *v, struct ver_txn *w)
 {
-    uint64_t more = news(&w->unspilled, &w->told_unspilled, LAG_MAX);
+    uint64_t more = news(&w->unspilled, &w->told_unspilled, VER_LAG_MAX);
 
     if (more != 0)
         atomic_fetch_add_explicit(&v->unspilled, more, memory_order_relaxed);
@@ -260,14 +256,14 @@ static void
 count_bytes(struct ver *v, struct ver_txn *w, size_t bytes)
 {
     atomic_fetch_add_explicit(&w->bytes, bytes, memory_order_relaxed);
-    ver_tell_bytes(v, w, LAG_MAX);
+    ver_tell_bytes(v, w, VER_LAG_MAX);
 }
 
 static void
 uncount_bytes(struct ver *v, struct ver_txn *w, size_t bytes)
 {
     atomic_fetch_sub_explicit(&w->bytes, bytes, memory_order_relaxed);
-    ver_tell_bytes(v, w, LAG_MAX);
+    ver_tell_bytes(v, w, VER_LAG_MAX);
 }
 
 /* A writer's unspilled bytes count as long as it is live; ver_commit_end() takes them off the store's. */

@@ -247,27 +247,33 @@ trim_all(struct ver *v)
         rt_point();
 }
 
-/* The same, once more for writers that were looked at when there were more views. */
+/* Once more for writers that were looked at when there were more views. */
 static void
-trim_anew(struct ver *v)
+trim_restart(struct ver *v)
 {
     rt_lock(&v->trim_lock);
     v->pruned = NULL;
     v->prune_at = NULL;
     rt_unlock(&v->trim_lock);
+}
+
+static void
+trim_anew(struct ver *v)
+{
+    trim_restart(v);
     trim_all(v);
 }
 
 /* Kills the oldest view, unless what is left is not visible to anybody yet. */
 static bool
-kill_one(struct ver *v)
+kill_one(struct ver *v, uint32_t except)
 {
     const struct ver_txn *head;
     bool killed;
 
     rt_lock(&v->trim_lock);
     head = queue_head(v);
-    killed = head != NULL && ver_committed(head) <= ver_horizon(v) && ver_views_kill(v);
+    killed = head != NULL && ver_committed(head) <= ver_horizon(v) && ver_views_kill(v, except);
     rt_unlock(&v->trim_lock);
     return killed;
 }
@@ -280,9 +286,22 @@ ver_relieve(struct ver *v)
     trim_all(v);
     if (over(v) && committed_over(v))
         trim_anew(v);
-    while (over(v) && committed_over(v) && kill_one(v))
+    while (over(v) && committed_over(v) && kill_one(v, VER_NO_SLOT))
         trim_anew(v);
     return over(v);
+}
+
+bool
+ver_give_up(struct ver *v, const struct ver_view *own)
+{
+    while (ver_trim(v, VER_TRIM_MAX)) /* announces the bound, too */
+        rt_point();
+    if (!kill_one(v, own != NULL ? own->slot : VER_NO_SLOT))
+        return false;
+    trim_restart(v);
+    while (ver_trim(v, VER_TRIM_MAX))
+        rt_point();
+    return true;
 }
 
 /* ---- ghosts ------------------------------------------------------------------------------------------ */

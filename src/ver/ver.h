@@ -186,7 +186,10 @@ void ver_entry_spilled(struct ver *v, struct ver_entry *e, bool drop);
 /* Entries from now on are kept apart from those before (see *again). */
 void ver_savepoint(struct ver_txn *w);
 uint64_t ver_txn_seq(const struct ver_txn *w); /* of the newest entry ever made; 0 = none */
-/* Of all live writers: keys and before-images. */
+/* Of all live writers: keys and before-images; of each up to VER_LAG_MAX bytes may be missing. */
+enum {
+    VER_LAG_MAX = 2048 /* short transactions come and go without a write to the store's counts */
+};
 uint64_t ver_unspilled_bytes(const struct ver *v);
 uint64_t ver_txn_unspilled_bytes(const struct ver_txn *w);
 
@@ -226,6 +229,9 @@ bool ver_trim(struct ver *v, unsigned max);
  * without latches before writes; cheap when not over. True: still over, because of live transactions' images, which then
  * should be spilled and dropped. */
 bool ver_relieve(struct ver *v);
+/* Room in the file is short: kills the oldest view but `own` (NULL: any), if committed versions are kept for it, and trims. False:
+ * there is none. No latch held. */
+bool ver_give_up(struct ver *v, const struct ver_view *own);
 /* Keys that may have become garbage ghosts: of trimmed deletes and undone inserts; bounded memory, so some may be
  * forgotten. `key` of COHORT_KEY_MAX bytes. False: none. */
 bool ver_take_ghost(struct ver *v, uint32_t *tree, uint8_t *key, size_t *key_bytes);

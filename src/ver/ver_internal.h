@@ -56,7 +56,7 @@ struct ver_txn {
     _Atomic lsn_t commit;       /* 0 while live; partner: ver_committed() */
     _Atomic uint64_t unspilled; /* bytes; relaxed count */
     _Atomic uint64_t bytes;     /* memory of its entries; relaxed count */
-    /* What the store's counts have of these two: LAG_MAX less at most while it is live, never more. Relaxed. */
+    /* What the store's counts have of these two: VER_LAG_MAX less at most while it is live, never more. Relaxed. */
     _Atomic uint64_t told_unspilled, told_bytes;
     uint64_t freed;     /* bytes that it took out of leaves; the owner's */
     uint64_t seq;       /* of the newest entry made */
@@ -191,8 +191,8 @@ void ver_views_look(struct ver *v);
 /* After the horizon has reached `lsn`: announces it, then looks for views below. *snap: the youngest of them; false: there is none
  * and will be none. */
 bool ver_views_below(struct ver *v, lsn_t lsn, lsn_t *snap);
-/* trim_lock held. Kills the oldest view; false: none is older than the bound. */
-bool ver_views_kill(struct ver *v);
+/* trim_lock held. Kills the oldest view but the one in slot `except`; false: none is older than the bound. */
+bool ver_views_kill(struct ver *v, uint32_t except);
 /* The next occupied slot from `from` on; false: none. */
 bool ver_slot_next(struct ver *v, uint32_t from, uint32_t *slot);
 

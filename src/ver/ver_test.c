@@ -169,10 +169,10 @@ step_single(struct model *m)
 {
     unsigned i = (unsigned)zt_below(m->t, KEYS);
     uint32_t value = zt_below(m->t, 4) == 0 ? 0 : ++m->next_value;
+    struct record *r = &m->keys[i];
+    uint8_t before[VER_VALUE_MAX];
+    struct ver_own own = {.deletes = value == 0, .before = before};
     struct ver_owner owner;
-    struct ver_entry *e;
-    struct ver_txn *w;
-    struct record *r;
     char text[RIG_KEY];
     bool again;
     int rc = ver_may_write(m->v, NULL, NULL, key_of(i, text), &owner, &again);
@@ -180,12 +180,18 @@ step_single(struct model *m)
     ZT_CHECK(m->t, rc == (held_by_other(m, i, 0) ? COHORT_ERETRY : 0));
     if (rc != 0)
         return;
-    ZT_OK(m->t, ver_txn_create(m->v, 0, NULL, VER_NO_SLOT, m->log, &w));
-    r = push_value(m, w, i, value, &e, false);
+    own.key = key_of(i, text);
+    own.kind = r->leaf != 0 ? VER_WAS_VALUE : VER_WAS_ABSENT;
+    own.flags = (uint8_t)(r->leaf % 5);
+    own.before_bytes = r->leaf != 0 ? rig_value(r->leaf, before) : 0;
     ver_commit_lock(m->v);
-    ver_entry_push(m->v, e, m->log, value == 0);
+    ZT_OK(m->t, ver_own_begin(m->v, &own));
+    m->log += 10;
+    ZT_CHECK(m->t, r->count < VERSIONS);
+    r->leaf = value;
+    r->write_lsn = m->log;
     r->versions[r->count++] = (struct version){.value = value, .commit = m->log};
-    ver_commit_end(m->v, w, m->log, zt_below(m->t, 2) == 0);
+    ver_own_end(m->v, &own, m->log, zt_below(m->t, 2) == 0);
 }
 
 static void

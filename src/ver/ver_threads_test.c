@@ -121,6 +121,29 @@ entry_for(struct world *s, struct ver_txn *w, unsigned i)
 
 /* ---- writers ---- */
 
+/* An operation of its own on a leaf that is latched. */
+static lsn_t
+write_own(struct world *s, unsigned i, int64_t value)
+{
+    int64_t image[30] = {s->leaves[i].value};
+    char k[RIG_KEY];
+    const struct ver_own own = {
+        .key = leaf_key(i, k),
+        .kind = VER_WAS_VALUE,
+        .before = image,
+        .before_bytes = i % 2 == 0 ? sizeof(image) : sizeof(image[0]),
+    };
+    lsn_t lsn;
+
+    ver_commit_lock(s->v);
+    ZT_OK(s->t, ver_own_begin(s->v, &own));
+    lsn = log_append(s);
+    s->leaves[i].write_lsn = lsn;
+    ver_own_end(s->v, &own, lsn, false);
+    s->leaves[i].value = value;
+    return lsn;
+}
+
 /* Adds to the leaf's value, waiting for its writer. False: conflict. */
 static bool
 add_to(struct worker *w, struct rig_txn *x, unsigned i, int64_t amount)
@@ -222,22 +245,12 @@ touch(struct worker *w)
     unsigned i = (unsigned)ch_prng_below(&w->rng, LEAVES);
     struct leaf *leaf = &s->leaves[i];
     struct ver_owner owner;
-    struct ver_entry *e;
-    struct ver_txn *self;
     bool again;
     char k[RIG_KEY];
-    lsn_t lsn;
 
     rt_lock(&leaf->latch);
-    if (ver_may_write(s->v, NULL, NULL, leaf_key(i, k), &owner, &again) == 0) {
-        ZT_OK(s->t, ver_txn_create(s->v, 0, NULL, VER_NO_SLOT, 0, &self));
-        e = entry_for(s, self, i);
-        ver_commit_lock(s->v);
-        lsn = log_append(s);
-        leaf->write_lsn = lsn;
-        ver_entry_push(s->v, e, lsn, false);
-        ver_commit_end(s->v, self, lsn, false);
-    }
+    if (ver_may_write(s->v, NULL, NULL, leaf_key(i, k), &owner, &again) == 0)
+        (void)write_own(s, i, leaf->value);
     rt_unlock(&leaf->latch);
 }
 
@@ -524,34 +537,31 @@ sight_writer(void *arg)
     struct leaf *leaf = &s->leaves[0];
 
     for (unsigned n = 1; n <= COMMITS; n++) {
-        bool own = n % 3 == 0;
         struct rig_txn x;
         struct ver_entry *e;
         lsn_t lsn;
 
-        if (own)
-            ZT_OK(s->t, ver_txn_create(s->v, 0, NULL, VER_NO_SLOT, 0, &x.w));
-        else
-            rig_begin(s->t, s->v, &x, log_end(s));
+        if (n % 3 == 0) {
+            rt_lock(&leaf->latch);
+            lsn = write_own(s, 0, n);
+            atomic_store_explicit(&g->commits[n], lsn, memory_order_release);
+            rt_unlock(&leaf->latch);
+            continue;
+        }
+        rig_begin(s->t, s->v, &x, log_end(s));
         rt_lock(&leaf->latch);
         e = entry_for(s, x.w, 0);
-        if (own)
-            ver_commit_lock(s->v);
         lsn = log_append(s);
         leaf->value = n;
         leaf->write_lsn = lsn;
         ver_entry_push(s->v, e, lsn, false);
-        if (!own) {
-            rt_unlock(&leaf->latch);
-            ver_commit_lock(s->v);
-            lsn = log_append(s);
-        }
+        rt_unlock(&leaf->latch);
+        ver_commit_lock(s->v);
+        lsn = log_append(s);
         atomic_store_explicit(&g->commits[n], lsn, memory_order_release);
+        ver_view_release(s->v, &x.view);
         ver_commit_end(s->v, x.w, lsn, false);
-        if (own)
-            rt_unlock(&leaf->latch);
-        else
-            rig_close(s->v, &x);
+        rig_close(s->v, &x);
     }
 }
 

@@ -260,7 +260,7 @@ ver_views_look(struct ver *v)
 }
 
 bool
-ver_views_kill(struct ver *v)
+ver_views_kill(struct ver *v, uint32_t except)
 {
     lsn_t bound = atomic_load_explicit(&v->bound, memory_order_relaxed);
     lsn_t oldest = bound;
@@ -269,7 +269,7 @@ ver_views_kill(struct ver *v)
     for (uint32_t slot, i = 0; ver_slot_next(v, i, &slot); i = slot + 1) {
         lsn_t snap = atomic_load_explicit(&v->slots[slot].snap, memory_order_relaxed);
 
-        if (snap < oldest) {
+        if (snap < oldest && slot != except) {
             oldest = snap;
             victim = slot;
         }

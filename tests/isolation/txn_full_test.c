@@ -272,6 +272,53 @@ test_undo(struct zt *t)
     iso_destroy(&w);
 }
 
+/* Goal: a snapshot that stays open while transactions larger than memory commit does not fill the file with their undo for good: when
+ * there is no more room it ends with SNAPSHOT_TOO_OLD, what it said until then is right, and writers go on. */
+static void
+test_reader(struct zt *t)
+{
+    enum {
+        KEYS = 4000
+    };
+    struct cohort_value v = {0};
+    struct cohort_stats s;
+    cohort_txn *reader = NULL, *keep[24];
+    unsigned kept = 0;
+    struct iso w;
+    int rc = 0;
+
+    full_create(t, &w);
+    for (uint32_t round = 1; round <= 24; round++) {
+        cohort_txn *a = iso_snapshot(&w);
+
+        for (uint32_t i = 0; i < KEYS; i++)
+            ZT_OK(t, iso_put_number(a, NULL, i, round, MAX));
+        ZT_OK(t, cohort_commit(a));
+        if (round == 1)
+            reader = iso_snapshot(&w);
+        for (uint32_t i = 0; rc == 0 && i < KEYS; i += 97) {
+            uint32_t got = 0;
+
+            rc = iso_get_number(reader, NULL, i, MAX, &v, &got);
+            if (rc == 0)
+                ZT_CHECK(t, got == 1);
+        }
+        ZT_CHECK(t, rc == 0 || rc == COHORT_SNAPSHOT_TOO_OLD);
+        if (rc == 0 && round % 2 == 0) { /* another version that is kept */
+            cohort_txn *other = iso_snapshot(&w);
+
+            keep[kept++] = other;
+        }
+    }
+    iso_stats(&w, &s);
+    ZT_CHECK(t, s.undo_spilled_bytes > 0);
+    while (kept > 0)
+        ZT_OK(t, cohort_abort(keep[--kept]));
+    ZT_OK(t, cohort_abort(reader));
+    cohort_value_free(&v);
+    iso_destroy(&w);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -279,6 +326,7 @@ main(int argc, char **argv)
         {"rounds", test_rounds, 4},
         {"trees", test_trees, 4},
         {"undo", test_undo, 8},
+        {"reader", test_reader, 4},
     };
 
     return zt_main(argc, argv, "txn_full", cases, CH_ARRAY_LEN(cases));
