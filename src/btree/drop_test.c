@@ -254,7 +254,7 @@ work(void *arg)
         more = true;
         while (more)
             ZT_OK(w->r->t, bt_remove_range(&w->r->bt, key_slice(w->k, a), key_slice(w->k, b),
-                                           1 + round * 10, &more));
+                                           1 + round * 10, false, &more));
     }
 }
 
