@@ -392,6 +392,7 @@ step_log(struct db *db)
     if (rc == 0) {
         store_set_wal(db->store, db->wal);
         wal_set_cutter(db->wal, checkpoint_cutter, db);
+        wal_set_recovering(db->wal, true);
     }
     return rc;
 }
@@ -505,7 +506,11 @@ step_threads(struct db *db)
 static int
 step_checkpoint(struct db *db)
 {
-    return boot_checkpoint(db, db->fresh);
+    int rc = boot_checkpoint(db, db->fresh);
+
+    if (rc == 0)
+        wal_set_recovering(db->wal, false);
+    return rc;
 }
 
 /* ---- the table ---- */

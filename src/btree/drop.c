@@ -17,6 +17,9 @@
  *       latches held.
  *   D4  removing never takes a node's last child unless the node goes too, and never the root, unless the tree is
  *       dropped.
+ *   D5  a range is empty when one walk over its keys, leaf by leaf and each under its latch, has left nothing behind: others merge and
+ *       split leaves at both ends of it meanwhile, so that what was not in the left leaf may be there now. Nobody else
+ *       writes keys of the range.
  *
  * Locks: the tree's mutex, under which inner nodes stand still; then latches, parent before child, left before right.
  * Log room of class SHRINK is reserved before. Leaves that stay lose entries without the mutex, under their own latch.
@@ -469,18 +472,26 @@ lose_entries(struct drop *d, const struct buf_ref *leaf, unsigned a, unsigned b)
     change_image(&d->c, rest);
 }
 
-/* The entries of one leaf at an end of the range, at most `max`. *last: the leaf reaches up to the range's end. */
+/* A removal of a range. */
+struct removal {
+    struct drop_range range;
+    unsigned max, removed; /* entries, or whole leaves */
+    size_t at_bytes;
+    uint8_t at[COHORT_KEY_MAX]; /* no entry of the range is below it; stages LEFT_LEAF, REST */
+};
+
+/* Entries of the leaf of m->at go, as many as may. *whole: none of the range is left in it; m->at is its upper bound then. *last: that
+ * reaches up to the range's end. */
 static int
-remove_entries(struct drop *d, const struct drop_range *r, bool right, unsigned max,
-               unsigned *removed, bool *last)
+remove_entries(struct drop *d, struct removal *m, bool *whole, bool *last)
 {
+    struct bt_slice at = {m->at, m->at_bytes};
     struct bt_bounds bounds = {0};
     struct buf_ref leaf;
     const char *wrong;
-    unsigned a, b;
+    unsigned a, b, end;
     bool found;
-    int rc = right ? bt_leaf_fix(d->t, BT_BELOW, r->to, BUF_EXCLUSIVE, &bounds, &leaf)
-                   : bt_leaf_fix(d->t, BT_AT, r->from, BUF_EXCLUSIVE, &bounds, &leaf);
+    int rc = bt_leaf_fix(d->t, BT_AT, at, BUF_EXCLUSIVE, &bounds, &leaf);
 
     if (rc != 0)
         return rc;
@@ -489,53 +500,67 @@ remove_entries(struct drop *d, const struct drop_range *r, bool right, unsigned 
         rc = CH_FAIL(COHORT_EPAGE, "page %" PRIu64 ": %s", leaf.pid, wrong);
         goto out;
     }
-    a = node_search(leaf.page, r->from, &found);
-    b = node_search(leaf.page, r->to, &found);
-    if (last != NULL)
-        *last = !bounds.has_upper ||
-                node_compare((struct bt_slice){bounds.upper, bounds.upper_bytes}, r->to) >= 0;
+    a = node_search(leaf.page, at, &found);
+    end = node_search(leaf.page, m->range.to, &found);
+    b = (unsigned)ch_min_u64(end, (uint64_t)a + (m->max - m->removed));
     if (a < b) {
-        b = (unsigned)ch_min_u64(b, (uint64_t)a + max);
         lose_entries(d, &leaf, a, b);
         (void)bt_commit(d->t, &d->ticket, &d->c, &leaf, 1);
-        *removed += b - a;
+        m->removed += b - a;
+    }
+    *whole = b >= end;
+    *last = !bounds.has_upper ||
+            node_compare((struct bt_slice){bounds.upper, bounds.upper_bytes}, m->range.to) >= 0;
+    if (*whole && !*last) {
+        memcpy(m->at, bounds.upper, bounds.upper_bytes);
+        m->at_bytes = bounds.upper_bytes;
     }
 out:
     buf_unfix(d->t->buf, &leaf);
     return rc;
 }
 
-/* Stages of a removal. A record of stage MIDDLE_x may have to be repeated before there is nothing left for it. */
+static void
+removal_rewind(struct removal *m)
+{
+    m->at_bytes = m->range.from.bytes;
+    if (m->at_bytes > 0)
+        memcpy(m->at, m->range.from.data, m->at_bytes);
+}
+
+/* Stages of a removal. A record of stage MIDDLE_x may have to be repeated before there is nothing left for it. REST walks from
+ * leaf to leaf: that is the right end, and whatever others' splits and merges have moved meanwhile (D5). */
 enum stage {
     LEFT_LEAF,
     MIDDLE_LEFT,
     MIDDLE_RIGHT,
-    RIGHT_LEAF,
+    REST,
     REMOVED
 };
 
 static int
-remove_stage(struct drop *d, const struct drop_range *r, unsigned max, enum stage *stage,
-             unsigned *removed)
+remove_stage(struct drop *d, struct removal *m, enum stage *stage)
 {
-    bool did = false, last = false;
-    unsigned before = d->freed, room = max - *removed;
+    bool did = false, whole = false, last = false;
+    unsigned before = d->freed;
     int rc;
 
-    if (*stage == LEFT_LEAF || *stage == RIGHT_LEAF) {
-        unsigned was = *removed;
-
-        rc = remove_entries(d, r, *stage == RIGHT_LEAF, room, removed, &last);
-        if (rc == 0 && *removed - was < room) /* else there may be more on the leaf */
-            *stage = *stage == RIGHT_LEAF || last ? REMOVED : MIDDLE_LEFT;
+    if (*stage == LEFT_LEAF || *stage == REST) {
+        rc = remove_entries(d, m, &whole, &last);
+        if (rc == 0 && whole && last)
+            *stage = REMOVED;
+        else if (rc == 0 && whole && *stage == LEFT_LEAF)
+            *stage = MIDDLE_LEFT;
         return rc;
     }
     rt_lock(&d->t->smo);
-    rc = remove_leaves(d, r, *stage == MIDDLE_RIGHT, &did);
+    rc = remove_leaves(d, &m->range, *stage == MIDDLE_RIGHT, &did);
     rt_unlock(&d->t->smo);
-    *removed += d->freed - before;
+    m->removed += d->freed - before;
     if (rc == 0 && !did)
-        *stage = *stage == MIDDLE_LEFT ? MIDDLE_RIGHT : RIGHT_LEAF;
+        *stage = *stage == MIDDLE_LEFT ? MIDDLE_RIGHT : REST;
+    if (*stage == REST)
+        removal_rewind(m);
     return rc;
 }
 
@@ -543,13 +568,13 @@ int
 bt_remove_range(struct bt *t, struct bt_slice from, struct bt_slice to, unsigned max, bool system,
                 bool *more)
 {
-    struct drop_range r = {from, to};
+    struct removal m = {.range = {from, to}, .max = max};
     enum stage stage = LEFT_LEAF;
     struct drop d;
-    unsigned removed = 0;
     int rc = 0;
 
     CH_ASSERT(t->ver == NULL && max > 0);
+    CH_ASSERT(from.bytes <= sizeof(m.at));
     if (node_compare(from, to) >= 0) {
         *more = false;
         return 0;
@@ -557,17 +582,18 @@ bt_remove_range(struct bt *t, struct bt_slice from, struct bt_slice to, unsigned
     drop_begin(&d, t);
     d.class = system ? WAL_SYSTEM : WAL_SHRINK;
     d.pages = (unsigned)ch_min_u64(d.pages, max);
-    while (rc == 0 && stage != REMOVED && removed < max) {
+    removal_rewind(&m);
+    while (rc == 0 && stage != REMOVED && m.removed < max) {
         rc = drop_reserve(&d);
         if (rc != 0)
             break;
-        rc = remove_stage(&d, &r, max, &stage, &removed);
+        rc = remove_stage(&d, &m, &stage);
         wal_release(t->wal, &d.ticket);
     }
     if (rc != 0)
         return rc;
     *more = stage != REMOVED;
-    if (removed > 0) {
+    if (m.removed > 0) {
         bt_merge(t, from, d.class);
         bt_merge(t, to, d.class);
     }

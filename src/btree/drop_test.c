@@ -285,13 +285,87 @@ test_threads(struct zt *t)
     rig_close(&r);
 }
 
+enum {
+    BLOCK_KEYS = 8, /* of one range: some leaves */
+    BLOCKS = 48,    /* they belong to the threads in turn */
+    TURNS = 3000,
+};
+
+static void
+copy_nothing(void *arg, const void *value, size_t bytes, unsigned flags)
+{
+    (void)arg;
+    (void)value;
+    (void)bytes;
+    (void)flags;
+}
+
+/* Fills and removes ranges of its own, whose neighbours are others'. */
+static void
+work_blocks(void *arg)
+{
+    struct worker *w = arg;
+    struct zt *t = w->r->t;
+    bool full[BLOCKS] = {false};
+    uint8_t buf[COHORT_ENTRY_MAX];
+    struct ch_prng rng;
+    struct bt_done done;
+
+    ch_prng_init(&rng, w->seed * GROUPS + w->group);
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        unsigned block = (unsigned)ch_prng_below(&rng, BLOCKS / GROUPS) * GROUPS + w->group;
+        unsigned a = block * BLOCK_KEYS, b = a + BLOCK_KEYS;
+        bool more = full[block];
+
+        for (unsigned i = a; i < b && !full[block]; i++) {
+            struct bt_op op = {.kind = BT_INSERT,
+                               .key = key_slice(w->k, i),
+                               .value = key_value(w->k, i, turn + 1, buf)};
+
+            ZT_OK(t, bt_write(&w->r->bt, &op, &done));
+        }
+        while (more)
+            ZT_OK(t, bt_remove_range(&w->r->bt, key_slice(w->k, a), key_slice(w->k, b), 256, false,
+                                     &more));
+        for (unsigned i = a; i < b && full[block]; i++)
+            ZT_STATUS(t, bt_get(&w->r->bt, NULL, key_slice(w->k, i), copy_nothing, NULL),
+                      COHORT_NOTFOUND);
+        full[block] = !full[block];
+    }
+}
+
+/* Goal (D5): nothing of a range is left behind, though others split and merge the leaves at its ends meanwhile. */
+static void
+test_neighbours(struct zt *t)
+{
+    struct rig_options o = {.frames = 10000, .log_megabytes = 512, .megabytes = 2048};
+    struct rt_thread threads[GROUPS];
+    struct worker w[GROUPS];
+    struct rig r;
+    struct keys k;
+
+    rig_open(&r, t, &o);
+    r.bt.ver = NULL;
+    keys_create(&k, t, KEYS_DECIMAL, BLOCKS * BLOCK_KEYS + 1, 1900);
+    for (unsigned i = 0; i < GROUPS; i++) {
+        w[i] = (struct worker){&r, &k, i, t->seed};
+        ZT_OK(t, rt_spawn(&threads[i], "remover", work_blocks, &w[i]));
+    }
+    for (unsigned i = 0; i < GROUPS; i++)
+        rt_join(&threads[i]);
+    (void)rig_check(&r);
+    rig_check_reachable(&r);
+    keys_destroy(&k);
+    rig_close(&r);
+}
+
 int
 main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
         {"drop", test_drop, 16},      {"drop_reads_little", test_drop_reads_little, 1},
         {"ranges", test_ranges, 16},  {"range_cost", test_range_cost, 1},
-        {"threads", test_threads, 2},
+        {"threads", test_threads, 2}, {"neighbours", test_neighbours, 1},
     };
 
     return zt_main(argc, argv, "drop", cases, CH_ARRAY_LEN(cases));

@@ -293,7 +293,8 @@ req_settle(const struct dev *d, struct dev_req *r, bool first)
 
     if (r->rc > DEV_ERRNO(0))
         return; /* done, or thrown by who found it */
-    r->rc = dev_code_of_errno(e);
+    /* Room is nothing that a read can lack: who is told EFULL waits, and tries again. */
+    r->rc = r->op == DEV_READ ? COHORT_EIO : dev_code_of_errno(e);
     if (!first)
         return;
     errno = e;

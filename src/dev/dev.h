@@ -7,7 +7,7 @@
  * back.
  *
  * Short transfers are continued inside; a request ends with rc 0 = all bytes done, or COHORT_EIO /
- * COHORT_EFULL (ENOSPC) with errno kept in the error record of the waiting thread.
+ * COHORT_EFULL (ENOSPC, not of a READ) with errno kept in the error record of the waiting thread.
  *
  * Durability: WRITE, RESET and dev_allocate() may sit in a volatile cache until a FLUSH that was
  * *submitted after they completed* has completed. dev_flush_ticket() / dev_flush_done() make that

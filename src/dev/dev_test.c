@@ -468,8 +468,9 @@ test_fault_nth(struct zt *t)
             dev_fault_set(d, &plan);
             for (int i = 1; i <= 6; i++) {
                 bool fails = i == 3 || (i > 3 && forever);
+                int code = OPS[o] == DEV_READ ? COHORT_EIO : plan.code;
 
-                ZT_STATUS(t, one_request(d, OPS[o], buf), fails ? plan.code : 0);
+                ZT_STATUS(t, one_request(d, OPS[o], buf), fails ? code : 0);
                 ZT_OK(t, one_request(d, OPS[(o + 1) % CH_ARRAY_LEN(OPS)], buf));
             }
             ZT_CHECK(t, dev_fault_seen(d, OPS[o]) == 6);

@@ -208,8 +208,7 @@ store_map_bytes(unsigned n)
 int
 store_map_room(struct store *s, unsigned n, struct wal_ticket *t)
 {
-    int rc =
-        wal_reserve(s->wal, WAL_SYSTEM, store_map_bytes(CH_BUG(R8_NO_ROOM) ? 1 : n), t); /* R8 */
+    int rc = wal_reserve(s->wal, WAL_MAP, store_map_bytes(CH_BUG(R8_NO_ROOM) ? 1 : n), t); /* R8 */
 
     return rc == COHORT_EFULL ? 0 : rc; /* R11: without a record then */
 }

@@ -294,7 +294,7 @@ oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
           struct store_batch *out)
 {
     struct pack_plan plan = {0};
-    uint64_t early = dev_flush_ticket(s->cfg.dev);
+    uint64_t early = CH_BUG(R6_EARLY_TICKET) ? dev_flush_ticket(s->cfg.dev) : 0;
     unsigned spans = 0;
     int rc;
 

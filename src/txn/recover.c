@@ -20,7 +20,9 @@
  *   V3  losers are undone newest first, a chunk at a time: undo records, then deletion of the rows, the log being kept from the first of
  *       them on meanwhile. The header goes last, then ABORT is logged (txn.c T5).
  *   V4  prepared ones are restored before losers are undone.
- *   V5  there is no other user, so nothing here waits for locks; log room is of class SYSTEM, and cfg.room makes more.
+ *   V5  there is no other user, so nothing here waits for locks; log room is of class SYSTEM, and cfg.room makes more. What is needed
+ *       before recover_pin first moves is little, and kept for recovery (wal.h). A loser's chunk ends when there is
+ *       no room for its next row; room for deleting its rows is held from its start.
  *
  * Memory: one table entry for each transaction that is unfinished at some moment of pass 1.
  */
@@ -566,9 +568,11 @@ restore_row(struct txns *ts, struct txn *t, uint64_t seq, struct bt_slice value)
         return rc;
     key = (struct ver_key){.tree = e.tree, .bytes = e.key.bytes, .data = e.key.data};
     rc = ver_entry_restore(ts->cfg.ver, t->w, key, (enum ver_kind)e.kind, seq);
-    if (rc == 0)
-        t->rows++;
-    return rc;
+    if (rc != 0)
+        return rc;
+    ver_note_sizes(ts->cfg.ver, t->w, e.before.bytes, 0); /* what is there now is not known */
+    t->rows++;
+    return 0;
 }
 
 static int
@@ -642,6 +646,7 @@ struct loser { /* one, while it is undone */
     uint64_t id;
     uint64_t lowest, highest; /* rows undone in this chunk */
     unsigned rows;
+    struct wal_ticket room; /* for deleting them */
     uint8_t value[BT_ENTRY_MAX];
 };
 
@@ -650,7 +655,6 @@ loser_row(struct loser *l, uint64_t seq, struct bt_slice value)
 {
     struct bt_undo_op op = {.txn = l->id, .undo_next = seq - 1, .system = true};
     struct undo_entry e;
-    unsigned tries = 0;
     lsn_t lsn;
     int rc;
 
@@ -664,34 +668,27 @@ loser_row(struct loser *l, uint64_t seq, struct bt_slice value)
     op.flags = e.flags;
     op.key = e.key;
     op.before = e.before;
-    if (e.kind != VER_WAS_LOCK) {
-        do {
-            rc = bt_undo(&l->ref.tree->bt, &op, &lsn);
-        } while (txn_no_room(rc) && txn_retry(l->ts, &tries));
-    }
+    if (e.kind != VER_WAS_LOCK)
+        rc = bt_undo(&l->ref.tree->bt, &op, &lsn);
+    if (rc != 0)
+        return rc;
     l->highest = l->rows == 0 ? seq : l->highest;
     l->lowest = seq;
     l->rows++;
-    return rc;
+    return 0;
 }
 
-/* V3. *more: rows are left. */
+/* Some rows, newest first. *more: others may be left. NO_SPACE: the next one finds no room. */
 static int
-loser_chunk(struct loser *l, bool *more)
+loser_rows(struct loser *l, bool *more)
 {
-    struct txns *ts = l->ts;
     uint8_t probe[UNDO_KEY_BYTES];
     struct bt_slice value;
     uint64_t id, seq = 0;
-    int rc = txns_poll(ts);
+    int rc;
 
-    l->rows = 0;
-    *more = false;
     undo_key(l->id, UINT64_MAX, probe);
-    if (rc == 0)
-        rc = bt_seek(l->c, BT_LE, (struct bt_slice){probe, sizeof(probe)});
-    if (rc == 0)
-        atomic_store_explicit(&ts->recover_pin, wal_end(ts->cfg.wal), memory_order_seq_cst);
+    rc = bt_seek(l->c, BT_LE, (struct bt_slice){probe, sizeof(probe)});
     while (rc == 0 && l->rows < LOSER_CHUNK) {
         rc = row_at(l->c, &id, &seq, &value);
         if (rc != 0 || id != l->id || seq == 0)
@@ -701,11 +698,28 @@ loser_chunk(struct loser *l, bool *more)
         if (rc == 0)
             rc = bt_prev(l->c);
     }
-    if (rc == COHORT_NOTFOUND)
-        rc = 0;
-    if (rc == 0 && l->rows > 0)
-        rc = txns_rows_remove(ts, l->id, l->lowest, l->highest, true);
+    return rc == COHORT_NOTFOUND ? 0 : rc;
+}
+
+/* V3, V5. *more: rows are left. NO_SPACE: nothing is done, and the log is not kept. */
+static int
+loser_chunk(struct loser *l, bool *more)
+{
+    struct txns *ts = l->ts;
+    int rc = txns_poll(ts);
+
+    l->rows = 0;
+    *more = false;
     if (rc == 0)
+        rc = wal_reserve(ts->cfg.wal, WAL_SYSTEM, TXN_CREDIT_BYTES, &l->room);
+    if (rc != 0)
+        return rc;
+    atomic_store_explicit(&ts->recover_pin, wal_end(ts->cfg.wal), memory_order_seq_cst);
+    rc = loser_rows(l, more);
+    wal_release(ts->cfg.wal, &l->room);
+    if (l->rows > 0 && (rc == 0 || txn_no_room(rc)))
+        rc = txns_rows_remove(ts, l->id, l->lowest, l->highest, true);
+    if (rc == 0 || (txn_no_room(rc) && l->rows == 0))
         atomic_store_explicit(&ts->recover_pin, CH_LSN_MAX, memory_order_seq_cst);
     return rc;
 }
@@ -731,6 +745,7 @@ undo_loser(struct txns *ts, struct rec *rec)
 {
     struct loser *l;
     bool more = true;
+    unsigned tries = 0;
     int rc;
 
     if (rec->state != REC_OPEN)
@@ -746,6 +761,11 @@ undo_loser(struct txns *ts, struct rec *rec)
         bt_cursor_view(l->c, NULL, NULL);
     while (rc == 0 && rec->header != TXN_HEADER_NONE && more) {
         rc = loser_chunk(l, &more);
+        tries = rc == 0 ? 0 : tries;
+        if (txn_no_room(rc) && l->rows == 0 && txn_retry(ts, &tries)) {
+            more = true;
+            rc = 0;
+        }
         rt_point();
     }
     tree_put(ts, &l->ref);

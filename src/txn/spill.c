@@ -36,15 +36,17 @@ txns_undo(struct txns *ts)
 
 /* ---- waiting ---- */
 
-/* The log has grown enough since the last time for `room` to be worth a look. */
+/* Enough more of the log might be cut than last time for `room` to be worth a look. A checkpoint that cuts nothing writes to the log
+ * itself. */
 static bool
 wants_room(struct txns *ts)
 {
-    lsn_t end = wal_end(ts->cfg.wal);
+    lsn_t pin = atomic_load_explicit(&ts->recover_pin, memory_order_relaxed);
+    lsn_t upto = ch_min_u64(pin, wal_end(ts->cfg.wal));
 
-    if (ts->cfg.room == NULL || end - ts->room_at < TXN_CREDIT_BYTES)
+    if (ts->cfg.room == NULL || upto < ts->room_at + TXN_CREDIT_BYTES)
         return false;
-    ts->room_at = end;
+    ts->room_at = upto;
     return true;
 }
 
@@ -65,6 +67,8 @@ txn_retry(struct txns *ts, unsigned *tries)
 {
     if (++*tries > TXN_RETRIES)
         return false;
+    if (ts->recovery != NULL)
+        ts->room_at = 0; /* a look at least, if anything might be cut */
     if (txns_poll(ts) != 0)
         return false;
     rt_sleep_ns(TXN_RETRY_NS);
@@ -510,7 +514,7 @@ lefts_clear(struct txns *ts)
 
     while (ver_trim(ts->cfg.ver, STEP_TRIM))
         rt_point();
-    while (did) {
+    while (did && txns_poll(ts) == 0) { /* what is removed is logged: somebody must cut the log */
         did = false;
         if (left_step(ts, &did) != 0)
             break;
@@ -550,8 +554,9 @@ wants_spilling(struct txns *ts, bool memory_short)
     return unspilled > ts->cfg.undo_bytes_max || (memory_short && unspilled > MAKE_ROOM_MIN);
 }
 
-int
-txns_make_room(struct txns *ts, struct txn *own, bool frees)
+/* What memory and log hold too much of goes to the undo tree. */
+static int
+spill_round(struct txns *ts, struct txn *own, bool frees)
 {
     bool memory_short = ver_relieve(ts->cfg.ver);
     uint64_t chunk = ch_clamp_u64(ts->cfg.undo_bytes_max / 8, MAKE_ROOM_MIN, MAKE_ROOM_MAX);
@@ -568,13 +573,20 @@ txns_make_room(struct txns *ts, struct txn *own, bool frees)
         if (t == NULL)
             break;
         rc = spill_some(ts, t, chunk, frees);
-        while (rc == COHORT_EFULL && txns_find_room(ts, own != NULL ? &own->view : NULL))
-            rc = spill_some(ts, t, chunk, frees);
         memory_short = memory_short && ver_relieve(ts->cfg.ver);
     }
     rt_unlock(&ts->spill_lock);
-    if (frees && cohort_class_of(rc) == COHORT_CLASS_NO_SPACE &&
-        ver_unspilled_bytes(ts->cfg.ver) <= ts->cfg.undo_bytes_max)
+    return rc;
+}
+
+int
+txns_make_room(struct txns *ts, struct txn *own, bool frees)
+{
+    int rc = spill_round(ts, own, frees);
+
+    while (CH_UNLIKELY(rc == COHORT_EFULL) && txns_find_room(ts, own != NULL ? &own->view : NULL))
+        rc = spill_round(ts, own, frees);
+    if (frees && txn_no_room(rc) && ver_unspilled_bytes(ts->cfg.ver) <= ts->cfg.undo_bytes_max)
         return 0; /* memory was short; a checkpoint finds log room for so much */
     return rc;
 }

@@ -119,7 +119,7 @@ struct txns {
     struct txn **prepared_end;
     struct txn_left *lefts;        /* lock */
     struct txn_recovery *recovery; /* NULL: it is over */
-    lsn_t room_at;                 /* the log's end when cfg.room was called last */
+    lsn_t room_at; /* recovery: up to where the log might be cut when cfg.room was called last */
     /* A walk through a tree for ghosts; the sweeper's (txns_step()). */
     uint32_t walk; /* tree, 0 = none */
     size_t walk_bytes;

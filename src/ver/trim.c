@@ -56,6 +56,8 @@ queue_next(struct ver *v, const struct ver_txn *w)
 static void
 queue_remove(struct ver *v, struct ver_txn *w)
 {
+    bool spilled = w->spilled; /* then ver_take_cleanup() frees it, at any time after the unlock */
+
     if (v->pruned == w)
         v->pruned = w->prev; /* P5 */
     rt_lock(&v->queue_lock);
@@ -69,13 +71,13 @@ queue_remove(struct ver *v, struct ver_txn *w)
         w->next->prev = w->prev;
     else
         v->tail = w->prev;
-    if (w->spilled) {
+    if (spilled) {
         w->next = v->cleanup;
         v->cleanup = w;
         atomic_fetch_add_explicit(&v->cleanups, 1, memory_order_relaxed);
     }
     rt_unlock(&v->queue_lock);
-    if (!w->spilled)
+    if (!spilled)
         ver_txn_free(v, w);
 }
 

@@ -469,6 +469,80 @@ test_ghost_locked(struct zt *t)
     ver_destroy(v);
 }
 
+/* An operation of its own on key 1: `before` 0 = it was absent. */
+static void
+own(struct zt *t, struct ver *v, uint32_t before, bool deletes, lsn_t lsn)
+{
+    uint8_t image[VER_VALUE_MAX];
+    char k[RIG_KEY];
+    const struct ver_own o = {
+        .key = rig_key(1, 1, k),
+        .kind = before != 0 ? VER_WAS_VALUE : VER_WAS_ABSENT,
+        .before = image,
+        .before_bytes = before != 0 ? rig_value(before, image) : 0,
+        .deletes = deletes,
+    };
+
+    ver_commit_lock(v);
+    ZT_OK(t, ver_own_begin(v, &o));
+    ver_own_end(v, &o, lsn, false);
+}
+
+static unsigned
+ghosts(struct ver *v)
+{
+    uint8_t key[COHORT_KEY_MAX];
+    uint32_t tree;
+    size_t bytes;
+    unsigned n = 0;
+
+    while (ver_take_ghost(v, &tree, key, &bytes))
+        n++;
+    return n;
+}
+
+/* Goal (Q6, C5): an operation of its own, and a commit, keep what some view reads and nothing else; a ghost is reported once
+ * nothing is kept of its record, and only if the leaf still holds one. */
+static void
+test_own(struct zt *t)
+{
+    struct ver *v = rig_ver(t, 1 << 20);
+    struct ver_found f;
+    struct ver_view a;
+    struct rig_txn x;
+    char k[RIG_KEY];
+
+    own(t, v, 0, false, 1100);
+    ZT_CHECK(t, entries(v) == 0 && ver_horizon(v) == 1100 && ghosts(v) == 0);
+    own(t, v, 1, true, 1110);
+    ZT_CHECK(t, entries(v) == 0 && ghosts(v) == 1);
+    for (unsigned again = 0; again < 2; again++) {
+        lsn_t lsn = 1200 + 100 * again;
+
+        ZT_OK(t, ver_view_open(v, &a));
+        own(t, v, 0, false, lsn);
+        own(t, v, 1, false, lsn + 10);
+        own(t, v, 2, true, lsn + 20);
+        if (again == 1)
+            own(t, v, 0, false, lsn + 30);
+        ver_read(v, &a, rig_key(1, 1, k), &f);
+        ZT_CHECK(t, entries(v) == 1 && f.how == VER_ABSENT && ghosts(v) == 0);
+        ver_view_close(v, &a);
+        while (ver_trim(v, 10))
+            ;
+        ZT_CHECK(t, entries(v) == 0 && ghosts(v) == (again == 0 ? 1 : 0));
+    }
+    rig_begin(t, v, &x, 1400);
+    (void)rig_push(t, v, x.w, rig_key(1, 1, k), 3, 1410);
+    (void)rig_push(t, v, x.w, rig_key(1, 2, k), 3, 1420);
+    ver_commit_lock(v);
+    ver_view_release(v, &x.view);
+    ver_commit_end(v, x.w, 1430, false);
+    ZT_CHECK(t, entries(v) == 0 && ver_horizon(v) == 1430);
+    rig_close(v, &x);
+    ver_destroy(v);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -484,6 +558,7 @@ main(int argc, char **argv)
         {"ghosts", test_ghosts, 1},
         {"ghost_of_pruned", test_ghost_of_pruned, 1},
         {"ghost_locked", test_ghost_locked, 1},
+        {"own", test_own, 1},
     };
 
     return zt_main(argc, argv, "ver_rules", cases, CH_ARRAY_LEN(cases));

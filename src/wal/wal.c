@@ -47,6 +47,9 @@ limits_init(struct wal *w, const struct wal_config *c)
     /* A little is granted to nobody: it bears tickets that flushes split more often than they pay
      * for (W4). */
     w->system_blocks = w->ring_blocks - ch_max_u64(w->ring_blocks / 64, 1);
+    if (w->ring_blocks >= WAL_KEEP_RINGS)
+        w->recovery_blocks = ch_max_u64(w->ring_blocks / WAL_KEEP_SHARE, 4);
+    w->system_blocks -= w->recovery_blocks;
     w->user_blocks = ch_min_u64(w->ring_blocks * c->user_percent / 100, w->system_blocks);
 }
 

@@ -39,11 +39,12 @@ CH_NODISCARD int wal_create(const struct wal_config *cfg, struct wal **out);
 void wal_destroy(struct wal *w); /* appended but unflushed bytes are lost */
 size_t wal_memory(const struct wal *w);
 
-/* Who asks for room (R11): SYSTEM (MAP records, checkpoint, undo) may use all of the ring. */
+/* Who asks for room (R11). Each may use what those before it may, and more. */
 enum wal_class {
     WAL_USER,
-    WAL_SHRINK, /* deletes and merges: half of what lies between the users' share and the system's is theirs alone */
-    WAL_SYSTEM,
+    WAL_SHRINK, /* deletes and merges: half of what lies between the users' share and the system's */
+    WAL_MAP, /* MAP records, which may be left out when the log is full: half of what is left then */
+    WAL_SYSTEM, /* undo: all of the ring but what is kept for recovery (wal_set_recovering()) */
     WAL_CLASSES
 };
 struct wal_ticket {
@@ -53,7 +54,7 @@ struct wal_ticket {
 /* Grants room, not position (R8), for one or a few records of `bytes` payload and header bytes in all (as much as may
  * be appended under this ticket). Waits while the buffer or the ring is too full: it then flushes itself
  * where that helps, and calls nothing upward: who must make room is woken through wal_pressure().
- * SYSTEM never waits for the ring: EFULL, since what it holds up is what a checkpoint needs to cut the log.
+ * MAP and SYSTEM never wait for the ring: EFULL, since what they hold up is what a checkpoint needs to cut the log.
  * EFAILED after a failed write, or when room is short after wal_set_uncut(); EFULL when wal_set_full() says waiting is
  * pointless; EBATCHSIZE when even an empty log or buffer would be too small. */
 CH_NODISCARD int wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_ticket *t);
@@ -93,6 +94,9 @@ void wal_set_full(struct wal *w, bool full);
  * is to cut the log if it can; EFULL after many calls in vain. NULL: somebody does. No lock is held in the call but those of the
  * reservation's caller. */
 void wal_set_cutter(struct wal *w, void (*cut)(void *arg), void *arg);
+/* While set SYSTEM may use all of the ring. However full the log was at a crash, recovery finds room for what has to be in the undo
+ * tree before the log can be cut. */
+void wal_set_recovering(struct wal *w, bool recovering);
 /* Nobody will cut the log any more (the checkpoints have failed): from now on reservations that would wait for it return
  * EFAILED. */
 void wal_set_uncut(struct wal *w);

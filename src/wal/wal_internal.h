@@ -19,6 +19,8 @@ enum {
     WAL_RING_BLOCKS_MIN = 16,
     WAL_BUFFER_BYTES_MIN = 64 << 10,
     WAL_BUFFER_BYTES_MAX = 1 << 30,
+    WAL_KEEP_RINGS = 64, /* blocks of a ring from which on some are kept for recovery: */
+    WAL_KEEP_SHARE = 16, /* one of so many, at least four */
     WAL_TICKET_PADS = 2, /* splits by flushes that one ticket pays for */
     WAL_FAIL_TEXT = 320,
 };
@@ -55,6 +57,7 @@ struct wal {
     struct dev_queue *queue; /* the leader's */
     uint64_t base;
     uint64_t ring_blocks, user_blocks, system_blocks; /* size, and what each class may fill */
+    uint64_t recovery_blocks;                         /* kept for recovery, beyond system_blocks */
     uint64_t db_id;
     uint32_t epoch;
     uint8_t *buf;     /* block of an LSN stands at LSN / 4096 % buf_blocks */
@@ -82,7 +85,8 @@ struct wal {
     uint64_t flush_finished;
     bool failed; /* sticky */
     bool full;
-    bool uncut; /* wal_set_uncut() */
+    bool uncut;      /* wal_set_uncut() */
+    bool recovering; /* wal_set_recovering() */
     void (*cutter)(void *arg);
     void *cutter_arg;
     bool woken;

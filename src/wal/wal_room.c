@@ -10,8 +10,9 @@
  *   buffer, all of it granted     appends or releases of the holders, who never wait for room again
  *   ring                          wal_truncate() by whoever wal_pressure() wakes, or by the waiter's own call of the cutter
  *
- * WAL_SYSTEM never waits for the ring: the cleaner and GC, who ask, are what a checkpoint waits for before it
- * can cut the log. They get EFULL and publish without a record (store.h, R11).
+ * WAL_MAP and WAL_SYSTEM never wait for the ring. The cleaner and GC, who ask for the first, are what a checkpoint waits
+ * for before it can cut the log: they get EFULL and publish without a record (store.h, R11). Since they can do without,
+ * they leave some to undo, which cannot, and nobody but recovery takes what it may need before it can cut.
  */
 #include "base/bug.h"
 #include "wal/wal_internal.h"
@@ -64,17 +65,26 @@ wal_room_changed(struct wal *w)
 static uint64_t
 class_blocks(const struct wal *w, enum wal_class c)
 {
+    uint64_t shrink = (w->user_blocks + w->system_blocks) / 2;
+
     switch (c) {
     case WAL_USER:
         return w->user_blocks;
     case WAL_SHRINK:
-        return CH_BUG(R11_NO_DELETE_SHARE) ? w->user_blocks
-                                           : (w->user_blocks + w->system_blocks) / 2;
+        return CH_BUG(R11_NO_DELETE_SHARE) ? w->user_blocks : shrink;
+    case WAL_MAP:
+        return (shrink + w->system_blocks) / 2;
     case WAL_SYSTEM:
     case WAL_CLASSES:
         break;
     }
-    return w->system_blocks;
+    return w->system_blocks + (w->recovering ? w->recovery_blocks : 0);
+}
+
+static bool
+never_waits(enum wal_class c)
+{
+    return c == WAL_SYSTEM || (c == WAL_MAP && !CH_BUG(R11_SYSTEM_WAITS));
 }
 
 static bool
@@ -159,11 +169,11 @@ room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
 
         if (w->failed)
             rc = wal_fail_again(w);
-        else if (!ring && c != WAL_SYSTEM && w->uncut)
+        else if (!ring && !never_waits(c) && w->uncut)
             rc = CH_FAIL(COHORT_EFAILED, "log: full, and nobody cuts it any more");
-        else if (!ring && c != WAL_SYSTEM && w->full)
+        else if (!ring && !never_waits(c) && w->full)
             rc = CH_FAIL(COHORT_EFULL, "log: %" PRIu64 " bytes wait, nothing to cut", bytes);
-        else if (!ring && c == WAL_SYSTEM && !CH_BUG(R11_SYSTEM_WAITS))
+        else if (!ring && never_waits(c))
             rc = CH_FAIL(COHORT_EFULL, "log: no room for %" PRIu64 " bytes of the system", bytes);
         else if (w->waiting[c] != &me)
             rt_wait(&w->room, &w->lock);
@@ -276,6 +286,15 @@ wal_set_cutter(struct wal *w, void (*cut)(void *arg), void *arg)
     rt_lock(&w->lock);
     w->cutter = cut;
     w->cutter_arg = arg;
+    wal_room_changed(w);
+    rt_unlock(&w->lock);
+}
+
+void
+wal_set_recovering(struct wal *w, bool recovering)
+{
+    rt_lock(&w->lock);
+    w->recovering = recovering;
     wal_room_changed(w);
     rt_unlock(&w->lock);
 }

@@ -600,6 +600,51 @@ test_room_limits(struct zt *t)
     rig_fini(&r);
 }
 
+/* Fills the ring by records of that class, each flushed, until one is refused. Returns the blocks in use. */
+static uint64_t
+fill_class(struct zt *t, struct rig *r, enum wal_class c)
+{
+    uint64_t used, size;
+    lsn_t end = 0;
+    int rc;
+
+    for (uint64_t n = 0; (rc = rig_log(r->wal, c, n, 2000, &end)) == 0; n++)
+        ZT_OK(t, wal_flush(r->wal, end));
+    ZT_CHECK(t, rc == COHORT_EFULL);
+    wal_usage(r->wal, &used, &size);
+    return used / WAL_BLOCK;
+}
+
+/* Goal: a full log has room for each class beyond what the ones before it may take, and last for recovery, of which nobody else gets
+ * any. */
+static void
+test_room_classes(struct zt *t)
+{
+    enum {
+        BLOCKS = 128
+    };
+    struct rig r;
+    struct wal_ticket a = {0};
+    uint64_t used, before = 0;
+
+    rig_init(t, &r, DRIVE, BLOCKS * WAL_BLOCK, BUFFER);
+    wal_set_full(r.wal, true);
+    for (enum wal_class c = WAL_USER; c <= WAL_SYSTEM; c++) {
+        used = fill_class(t, &r, c);
+        ZT_CHECK(t, used >= before + 3);
+        before = used;
+    }
+    ZT_CHECK(t, before <= BLOCKS - BLOCKS / 16);
+    wal_set_recovering(r.wal, true);
+    ZT_STATUS(t, wal_reserve(r.wal, WAL_MAP, 100, &a), COHORT_EFULL);
+    ZT_STATUS(t, wal_reserve(r.wal, WAL_USER, 100, &a), COHORT_EFULL);
+    used = fill_class(t, &r, WAL_SYSTEM);
+    ZT_CHECK(t, used >= before + BLOCKS / 16 && used < BLOCKS);
+    wal_set_recovering(r.wal, false);
+    ZT_STATUS(t, wal_reserve(r.wal, WAL_SYSTEM, 100, &a), COHORT_EFULL);
+    rig_fini(&r);
+}
+
 /* Goal: W3, W4: whatever was granted can be appended, in as many records as tickets pay for and with flushes
  * anywhere between, and never overwrites what is not cut. The asserts of wal_append() watch.
  * Method: several tickets at once, two records each, random flushes and cuts; reserve until refused. */
@@ -687,6 +732,7 @@ static const struct zt_case cases[] = {
     {"causes_are_counted", test_causes_are_counted, 10},
     {"force_flushes", test_force_flushes, 1},
     {"room_limits", test_room_limits, 1},
+    {"room_classes", test_room_classes, 1},
     {"grants_hold", test_grants_hold, 30},
     {"largest_record", test_largest_record, 1},
 };

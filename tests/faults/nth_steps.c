@@ -569,8 +569,7 @@ bulk_run(cohort_db *db)
     if (rc == 0)
         rc = cohort_bulk_open(db, tree, &bulk);
     for (unsigned i = 0; i < BULK && rc == 0; i++)
-        rc = cohort_bulk_put(bulk, key, name_of("bulk", i, key), value,
-                             zt_value(i, 1, 600, value));
+        rc = cohort_bulk_put(bulk, key, name_of("bulk", i, key), value, zt_value(i, 1, 600, value));
     if (rc == 0)
         rc = cohort_bulk_finish(bulk);
     else if (bulk != NULL)
@@ -654,12 +653,19 @@ checkpoint_run(cohort_db *db)
     return rc == 0 ? cohort_sync(db) : rc;
 }
 
+static void
+print_finding(void *arg, const char *line)
+{
+    (void)arg;
+    (void)fprintf(stderr, "check: %s\n", line);
+}
+
 static int
 check_run(cohort_db *db)
 {
     struct cohort_check_result r;
 
-    return cohort_check(db, NULL, NULL, &r);
+    return cohort_check(db, print_finding, NULL, &r);
 }
 
 const struct nth_step nth_steps[] = {
@@ -695,7 +701,8 @@ nth_prepare_world(struct iso *w)
         {"txn", MANY},   {"aborted", MANY}, {"savepoint", MANY}, {"spill", SPILL}, {"cursor", MANY},
         {"reads", MANY}, {"range", MANY},   {"decided", MANY},   {"undone", MANY},
     };
-    static const char *const trees[] = {"to drop", "drop", "to rename", "rename", "to empty", "empty"};
+    static const char *const trees[] = {"to drop", "drop",     "to rename",
+                                        "rename",  "to empty", "empty"};
     uint8_t *data = malloc(LARGE);
     cohort_txn *txn = iso_snapshot(w);
 

@@ -46,8 +46,8 @@ finish(struct zt *t)
 }
 
 static const char *const settings[] = {
-    "background", "no",   "durability", "sync", "version_bytes", "64K", "lock_timeout_ms", "0",
-    "log_bytes",  "512K", NULL,
+    "background", "no",        "durability", "sync", "version_bytes", "64K", "lock_timeout_ms",
+    "0",          "log_bytes", "512K",       NULL,
 };
 
 static void
