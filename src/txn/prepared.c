@@ -138,7 +138,9 @@ prepare(struct txn *t, lsn_t *lsn)
     if (t->doomed != 0)
         return CH_FAIL(t->doomed, "transaction %" PRIu64 ": a write of it has failed",
                        txn_id_of(t));
-    rc = txn_writer_begin(t);
+    rc = txns_before_write(ts);
+    if (rc == 0)
+        rc = txn_writer_begin(t);
     if (rc == 0 && t->locked)
         rc = txn_spill_all(t); /* D4 */
     if (rc == 0)

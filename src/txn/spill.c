@@ -9,6 +9,8 @@
  *       pin before it appends and clears it after the entry is pushed, so that one of both shows it (R3).
  *   P4  a claim's holder never waits for the log's ring (txn_internal.h), so checkpoints may wait for claims.
  *   P5  the COMMIT record of a transaction with rows is kept in the log until its header says COMMITTED or is gone.
+ *   P6  a transaction that is about to commit or to end keeps what it needed of the log until it has: its commit may be refused, and
+ *       the store may have its entries already.
  */
 #include "txn/txn_internal.h"
 
@@ -107,9 +109,14 @@ record_floor(lsn_t lsn)
 static lsn_t
 entries_floor(const struct txn *t)
 {
-    struct ver_entry *e = t->w != NULL && !t->closed ? ver_oldest_unspilled(t->w) : NULL;
+    struct ver_entry *e;
     struct ver_undo u;
 
+    if (t->w == NULL)
+        return CH_LSN_MAX;
+    if (t->closed)
+        return t->closed_floor; /* P6 */
+    e = ver_oldest_unspilled(t->w);
     if (e == NULL)
         return CH_LSN_MAX;
     ver_entry_info(e, &u);
@@ -140,6 +147,25 @@ txn_unclaim(struct txn *t)
     rt_lock(&t->mx);
     t->busy = false;
     rt_broadcast(&t->cond);
+    rt_unlock(&t->mx);
+}
+
+void
+txn_close(struct txn *t)
+{
+    rt_lock(&t->mx);
+    while (t->busy)
+        rt_wait(&t->cond, &t->mx);
+    t->closed_floor = entries_floor(t); /* P6 */
+    t->closed = true;
+    rt_unlock(&t->mx);
+}
+
+void
+txn_reopen(struct txn *t)
+{
+    rt_lock(&t->mx);
+    t->closed = false;
     rt_unlock(&t->mx);
 }
 

@@ -351,24 +351,6 @@ txn_writer_begin(struct txn *t)
 }
 
 void
-txn_close(struct txn *t)
-{
-    rt_lock(&t->mx);
-    while (t->busy)
-        rt_wait(&t->cond, &t->mx);
-    t->closed = true;
-    rt_unlock(&t->mx);
-}
-
-void
-txn_reopen(struct txn *t)
-{
-    rt_lock(&t->mx);
-    t->closed = false;
-    rt_unlock(&t->mx);
-}
-
-void
 txn_writer_gone(struct txn *t)
 {
     rt_lock(&t->mx);
@@ -511,10 +493,11 @@ txn_commit_writer(struct txn *t, bool validate, bool durable, lsn_t *lsn, bool *
     struct wal_ticket ticket = {.once = true};
     lsn_t pin = CH_LSN_MAX;
     lsn_t held; /* of a prepared one: its record's */
-    int rc =
-        wal_reserve(ts->cfg.wal, WAL_SHRINK, WAL_RECORD_HEADER + COMMIT_BYTES, &ticket); /* T2 */
+    int rc = txns_before_write(ts); /* the handle may have failed since its last write */
 
     *committed = false;
+    if (rc == 0) /* T2 */
+        rc = wal_reserve(ts->cfg.wal, WAL_SHRINK, WAL_RECORD_HEADER + COMMIT_BYTES, &ticket);
     if (rc != 0)
         return rc;
     txn_close(t);

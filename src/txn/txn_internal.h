@@ -100,6 +100,7 @@ struct txn {
     struct rt_cond cond;
     bool busy, closed;      /* mx */
     lsn_t busy_floor;       /* mx: while busy, what oldest_of() answers for the entries */
+    lsn_t closed_floor;     /* mx: the same while closed, until the descriptor is given away */
     enum txn_header header; /* what follows: the claim's */
     uint64_t rows;          /* of it in the undo tree */
     struct txn_left *left;
@@ -139,9 +140,6 @@ void txn_slot_end(struct txn *t, bool committed);
 void txn_slot_fail(struct txn *t, int rc);
 /* Makes the descriptor if there is none. ENOMEM. */
 CH_NODISCARD int txn_writer_begin(struct txn *t);
-/* Nobody claims it from now on; waits for who has. / It goes on after all. */
-void txn_close(struct txn *t);
-void txn_reopen(struct txn *t);
 /* The descriptor has been given away. */
 void txn_writer_gone(struct txn *t);
 /* COMMIT record and what follows; the transaction was validated by `check` under the commit lock. Both end it or leave it as it was
@@ -173,6 +171,9 @@ struct bt *txns_undo(struct txns *ts);
 /* Claims it for undo. */
 void txn_claim(struct txn *t);
 void txn_unclaim(struct txn *t);
+/* Nobody claims it from now on; waits for who has. / It goes on after all. */
+void txn_close(struct txn *t);
+void txn_reopen(struct txn *t);
 /* Log room of that class is waited for here, so that a step of class SYSTEM finds its own. */
 CH_NODISCARD int txns_credit(struct txns *ts, enum wal_class c, struct wal_ticket *ticket);
 /* Claimed. Entries whose records may lie below `below`, or as many as have `bytes`; EFULL, ENOMEM. */

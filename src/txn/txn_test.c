@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "btree/undo.h"
+#include "txn/txn_internal.h"
 #include "txn/txn_test_rig.h"
 
 static uint32_t
@@ -428,15 +429,49 @@ test_many_ghosts(struct zt *t)
     rig_close(&r);
 }
 
+/* Goal (spill.c P6): while it is open whether a commit comes about, the log is kept for the undo that its refusal takes. */
+static void
+test_closed_keeps_log(struct zt *t)
+{
+    struct rig_options o = {0};
+    struct txn *txn;
+    struct rig r;
+    lsn_t oldest;
+
+    rig_open(&r, t, &o);
+    for (unsigned spilled = 0; spilled < 2; spilled++) {
+        txn = rig_begin(&r, true);
+        ZT_OK(t, rig_put(&r, txn, 0, 1, 1 + spilled));
+        if (spilled != 0)
+            rig_checkpoint(&r, true);
+        oldest = txns_oldest(r.ts);
+        ZT_CHECK(t, (oldest == CH_LSN_MAX) == (spilled != 0));
+        txn_close(txn);
+        ZT_CHECK(t, txns_oldest(r.ts) == oldest);
+        txn_reopen(txn);
+        ZT_CHECK(t, txns_oldest(r.ts) == oldest);
+        ZT_OK(t, txn_commit(txn, false, NULL));
+        rig_sweep(&r);
+        ZT_CHECK(t, txns_oldest(r.ts) == CH_LSN_MAX);
+    }
+    rig_close(&r);
+}
+
 int
 main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
-        {"visibility", test_visibility, 2}, {"states", test_states, 1},
-        {"conflicts", test_conflicts, 1},   {"serializable", test_serializable, 1},
-        {"spill", test_spill, 1},           {"prepared", test_prepared, 1},
-        {"cursor", test_cursor, 4},         {"notes", test_notes, 1},
-        {"log_fails", test_log_fails, 1},   {"many_ghosts", test_many_ghosts, 1},
+        {"visibility", test_visibility, 2},
+        {"states", test_states, 1},
+        {"conflicts", test_conflicts, 1},
+        {"serializable", test_serializable, 1},
+        {"spill", test_spill, 1},
+        {"prepared", test_prepared, 1},
+        {"cursor", test_cursor, 4},
+        {"notes", test_notes, 1},
+        {"log_fails", test_log_fails, 1},
+        {"many_ghosts", test_many_ghosts, 1},
+        {"closed_keeps_log", test_closed_keeps_log, 1},
     };
 
     return zt_main(argc, argv, "txn", cases, CH_ARRAY_LEN(cases));

@@ -632,10 +632,10 @@ int
 main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
-        {"interleaved_snapshot", test_interleaved_snapshot, 12},
-        {"interleaved_serializable", test_interleaved_serializable, 12},
-        {"threads_snapshot", test_threads_snapshot, 10},
-        {"threads_serializable", test_threads_serializable, 10},
+        {"interleaved_snapshot", test_interleaved_snapshot, 40},
+        {"interleaved_serializable", test_interleaved_serializable, 40},
+        {"threads_snapshot", test_threads_snapshot, 40},
+        {"threads_serializable", test_threads_serializable, 40},
     };
 
     return zt_main(argc, argv, "history", cases, CH_ARRAY_LEN(cases));

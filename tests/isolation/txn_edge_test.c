@@ -391,6 +391,9 @@ commit_until_failure(struct iso *w)
     int rc = 0;
 
     for (; rc == 0 && n < 2000; n++) {
+        if (n == 1000) /* the write was one of pages, which go elsewhere then */
+            dev_fault_set(w->fault,
+                          &(struct dev_fault_plan){.code = COHORT_EIO, .fail_nth[DEV_FLUSH] = 1});
         a = iso_snapshot(w);
         rc = iso_put_number(a, NULL, n, 1, ISO_VALUE_MAX);
         if (rc == 0)
