@@ -492,7 +492,7 @@ txn_commit_writer(struct txn *t, bool validate, bool durable, lsn_t *lsn, bool *
     struct txns *ts = t->ts;
     struct wal_ticket ticket = {.once = true};
     lsn_t pin = CH_LSN_MAX;
-    lsn_t held; /* of a prepared one: its record's */
+    lsn_t held;                     /* of a prepared one: its record's */
     int rc = txns_before_write(ts); /* the handle may have failed since its last write */
 
     *committed = false;
