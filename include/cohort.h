@@ -253,7 +253,8 @@ COHORT_API int cohort_release(cohort_txn *t, uint64_t savepoint);
 /* In all of the following `tree` NULL is the main tree. Writers get CONFLICT when the record was
  * committed after the snapshot was taken; when another open transaction has written it they wait as
  * lock_timeout_ms says: TIMEOUT, DEADLOCK, CANCELED. The transaction stays usable; after DEADLOCK
- * and SNAPSHOT_TOO_OLD it can only be aborted or rolled back to a savepoint and go on reading. */
+ * and SNAPSHOT_TOO_OLD it can only be aborted or rolled back to a savepoint and go on reading. A snapshot ends as TOO_OLD
+ * when `version_bytes` or, for what large transactions have replaced, the device is full. */
 COHORT_API int cohort_txn_get(cohort_txn *t, cohort_tree *tree, const void *key, size_t key_bytes,
                               struct cohort_value *out);
 /* The same, and locks the record against other writers until the end (SELECT .. FOR UPDATE). The
@@ -296,7 +297,10 @@ COHORT_API void cohort_set_wait_hook(cohort_db *db, cohort_wait_fn *fn, void *ar
 /* Two-phase commit. prepare makes the transaction durable under `gid` (1 .. COHORT_GID_MAX bytes)
  * with its locks and ends the handle; it outlives the connection and crashes until commit_prepared or
  * abort_prepared. EXISTS: gid in use (the transaction stays open, its cursors do not); other errors as cohort_commit().
- * The reads of a serializable one stay protected until its end, or until the database is closed. */
+ * The reads of a serializable one stay protected until its end, or until the database is closed; locks of
+ * cohort_txn_get_for_update() on records that it did not write end with a crash. commit_prepared is as durable as the
+ * transaction was to be; abort_prepared is not waited for: after a crash the transaction may be listed again, to be aborted
+ * again. */
 COHORT_API int cohort_prepare(cohort_txn *t, const void *gid, size_t gid_bytes);
 COHORT_API int cohort_commit_prepared(cohort_db *db, const void *gid, size_t gid_bytes);
 COHORT_API int cohort_abort_prepared(cohort_db *db, const void *gid, size_t gid_bytes);
