@@ -298,9 +298,8 @@ COHORT_API void cohort_set_wait_hook(cohort_db *db, cohort_wait_fn *fn, void *ar
  * with its locks and ends the handle; it outlives the connection and crashes until commit_prepared or
  * abort_prepared. EXISTS: gid in use (the transaction stays open, its cursors do not); other errors as cohort_commit().
  * The reads of a serializable one stay protected until its end, or until the database is closed; locks of
- * cohort_txn_get_for_update() on records that it did not write end with a crash. commit_prepared is as durable as the
- * transaction was to be; abort_prepared is not waited for: after a crash the transaction may be listed again, to be aborted
- * again. */
+ * cohort_txn_get_for_update() on records that it did not write end with a crash. commit_prepared and abort_prepared are
+ * as durable as the transaction was to be (after a reopening: as the database's option says). */
 COHORT_API int cohort_prepare(cohort_txn *t, const void *gid, size_t gid_bytes);
 COHORT_API int cohort_commit_prepared(cohort_db *db, const void *gid, size_t gid_bytes);
 COHORT_API int cohort_abort_prepared(cohort_db *db, const void *gid, size_t gid_bytes);

@@ -21,6 +21,8 @@ struct nth_step {
 };
 extern const struct nth_step nth_steps[];
 extern const unsigned nth_step_count;
+/* Findings of the step "check": ids of pages that nobody uses, and all others. */
+extern unsigned nth_check_lost, nth_check_other;
 /* What the steps need to be there before, without faults. */
 void nth_prepare_world(struct iso *w);
 

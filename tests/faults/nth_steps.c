@@ -653,10 +653,17 @@ checkpoint_run(cohort_db *db)
     return rc == 0 ? cohort_sync(db) : rc;
 }
 
+unsigned nth_check_lost, nth_check_other;
+
 static void
-print_finding(void *arg, const char *line)
+note_finding(void *arg, const char *line)
 {
     (void)arg;
+    if (strstr(line, "in use but not in any tree") != NULL) {
+        nth_check_lost++;
+        return;
+    }
+    nth_check_other++;
     (void)fprintf(stderr, "check: %s\n", line);
 }
 
@@ -665,7 +672,8 @@ check_run(cohort_db *db)
 {
     struct cohort_check_result r;
 
-    return cohort_check(db, print_finding, NULL, &r);
+    nth_check_lost = nth_check_other = 0;
+    return cohort_check(db, note_finding, NULL, &r);
 }
 
 const struct nth_step nth_steps[] = {
