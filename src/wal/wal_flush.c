@@ -78,9 +78,11 @@ group_write(struct wal *w, lsn_t from, lsn_t to, uint64_t meta)
     struct dev_req reqs[WRITES_MAX];
     struct dev_req flush = {.op = DEV_FLUSH};
     unsigned n = group_requests(w, from, to, meta, reqs);
+    bool flushed = CH_BUG(WAL_NO_FLUSH);
     int rc = 0;
 
     if (CH_BUG(WAL_FLUSH_FIRST)) {
+        flushed = true;
         dev_submit(w->queue, &flush, 1);
         rc = dev_wait(w->queue);
     }
@@ -88,7 +90,7 @@ group_write(struct wal *w, lsn_t from, lsn_t to, uint64_t meta)
         dev_submit(w->queue, reqs, n);
         rc = dev_wait(w->queue);
     }
-    if (rc == 0 && !CH_BUG(WAL_NO_FLUSH) && !CH_BUG(WAL_FLUSH_FIRST)) {
+    if (rc == 0 && !flushed) {
         dev_submit(w->queue, &flush, 1);
         rc = dev_wait(w->queue);
     }
