@@ -255,7 +255,7 @@ api_again(struct api_retry *r, cohort_db *db, int rc)
     const uint64_t ms = UINT64_C(1000000);
     uint64_t now;
 
-    if (CH_LIKELY(rc != COHORT_CONFLICT))
+    if (CH_LIKELY(rc != COHORT_CONFLICT && rc != COHORT_SNAPSHOT_TOO_OLD))
         return false;
     now = rt_now_ns();
     if (r->until == 0)

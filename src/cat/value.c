@@ -307,7 +307,7 @@ value_write_inline(struct cat *c, struct txn *t, struct reg_tree *tree, const st
     int rc = txn_write(t, tree, op, &done);
 
     if (rc != 0) {
-        *again |= rc == COHORT_CONFLICT && done.owner.id == 0;
+        *again |= (rc == COHORT_CONFLICT && done.owner.id == 0) || rc == COHORT_SNAPSHOT_TOO_OLD;
         return rc;
     }
     rc = value_replaced(c, t, &done);
@@ -329,7 +329,7 @@ write_in(struct cat *c, struct txn *t, struct reg_tree *tree, const struct bt_op
                          : value_write_large(c, t, tree, op, again);
 }
 
-/* As a transaction of its own. It has no snapshot to keep: when somebody else commits first it begins anew. */
+/* As a transaction of its own. It has no snapshot to keep: when somebody else commits first, or memory was short, it begins anew. */
 static int
 write_own(struct cat *c, struct reg_tree *tree, const struct bt_op *op)
 {
@@ -343,6 +343,7 @@ write_own(struct cat *c, struct reg_tree *tree, const struct bt_op *op)
         rc = begin(c, false, &t);
         if (rc == 0)
             rc = end(t, write_in(c, t, tree, op, &again));
+        again = again || rc == COHORT_SNAPSHOT_TOO_OLD;
         if (!again || i == RETRIES)
             return rc;
         rt_sleep_ns(pause);

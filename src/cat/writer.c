@@ -221,7 +221,7 @@ value_write_large(struct cat *c, struct txn *t, struct reg_tree *tree, const str
     rc = cat_writer_append(w, op->value.data, op->value.bytes);
     if (rc == 0)
         rc = finish(w);
-    *again |= rc == COHORT_CONFLICT && w->again;
+    *again |= (rc == COHORT_CONFLICT && w->again) || rc == COHORT_SNAPSHOT_TOO_OLD;
     if (rc != 0)
         cat_writer_cancel(w);
     else

@@ -172,6 +172,8 @@ finish(struct teller *t, cohort_txn *txn, int rc)
         if (rc == 0 && draw < 4) /* else somebody decides in a later round, if it is left */
             rc = below(t, 2) == 0 ? cohort_commit_prepared(t->b->w.db, K(gid))
                                   : cohort_abort_prepared(t->b->w.db, K(gid));
+        if (rc == COHORT_NOTFOUND) /* decide_one() of another was faster */
+            rc = 0;
         t->prepared += rc == 0;
     } else if (draw < 7) {
         rc = cohort_commit_visible(txn, &position);
