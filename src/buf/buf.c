@@ -646,14 +646,28 @@ has_room(struct buf *b, uint64_t kept)
     return CH_BUG(R11_NO_ADMISSION) || store_has_room(b->store, fresh, ADMIT_NEW_PAGES + kept);
 }
 
+/* The cleaner found no room. Zones may only be waiting for a flush, a reader or a checkpoint: a writer gives it some tries
+ * before he is turned away. Returns the error that stands then. */
+static int
+full_wait(struct buf *b)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && i < ADMIT_FULL_TRIES && buf_error(b) == COHORT_EFULL; i++)
+        rc = cleaner_help(b);
+    return rc != 0 ? rc : buf_error(b);
+}
+
 /* `kept`: pages that must be left. */
 static int
 admit(struct buf *b, bool grows, uint64_t kept, uint64_t clean_from)
 {
     int rc = buf_error(b);
 
+    if (CH_UNLIKELY(rc == COHORT_EFULL && grows))
+        rc = full_wait(b);
     if (rc != 0 && (rc != COHORT_EFULL || grows))
-        return cleaner_error(b);
+        return buf_error(b) != 0 ? cleaner_error(b) : rc;
     if (CH_UNLIKELY(grows && !has_room(b, kept))) {
         /* What was freed or became smaller gives nothing back before it is clean. */
         if (atomic_load_explicit(&b->dirty, memory_order_relaxed) >= clean_from)
