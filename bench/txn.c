@@ -59,6 +59,8 @@ txn_start(struct txn_bench *x, const struct bench_config *c, const char *name,
     rc = bench_init(b, &mine);
     if (rc == 0)
         rc = cohort_options_set(&b->options, "durability", durability);
+    if (rc == 0 && strcmp(name, "write") == 0)
+        rc = cohort_options_set(&b->options, "log_bytes", "512M");
     if (rc == 0)
         rc = bench_plan(b);
     if (rc == 0 && load)

@@ -436,24 +436,24 @@ undo_cache(struct db *db)
 
 /* ---- threads ---- */
 
+/* Keeps async's bound, and flushes ahead of writers who need no flush of their own. */
 static void
 flush_thread(void *arg)
 {
     struct db *db = arg;
+    uint64_t wakes = 0;
 
-    rt_lock(&db->stop_lock);
     while (!atomic_load_explicit(&db->stop, memory_order_acquire)) {
-        (void)rt_wait_for(&db->stop_cond, &db->stop_lock, db->opts.async_ms * 1000000 / 2 + 1);
-        rt_unlock(&db->stop_lock);
-        if (wal_durable(db->wal) < txns_async_lsn(db->txns)) {
-            int rc = wal_flush(db->wal, txns_async_lsn(db->txns));
+        bool half = wal_half_full(db->wal, db->opts.async_ms * 1000000 / 2 + 1, &wakes);
+        lsn_t upto = half ? wal_end(db->wal) : txns_async_lsn(db->txns);
+
+        if (wal_durable(db->wal) < upto) {
+            int rc = wal_flush(db->wal, upto);
 
             if (rc != 0)
                 boot_set_error(db, rc);
         }
-        rt_lock(&db->stop_lock);
     }
-    rt_unlock(&db->stop_lock);
 }
 
 static void
@@ -463,6 +463,7 @@ undo_threads(struct db *db)
     rt_lock(&db->stop_lock);
     rt_broadcast(&db->stop_cond);
     rt_unlock(&db->stop_lock);
+    wal_wake(db->wal);
     if (db->flush_running)
         rt_join(&db->flush_thread);
     if (db->sweep_running)

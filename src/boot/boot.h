@@ -49,7 +49,7 @@ struct db {
         ckpt_stop; /* pair with the threads' loops; the checkpoint thread stops last */
     _Atomic int
         error; /* first fatal error of a background step; sticky. Pairs with db_writable() */
-    struct rt_mutex stop_lock; /* rank STATS; with stop_cond for the flush thread's sleep */
+    struct rt_mutex stop_lock; /* rank STATS; with stop_cond for the sweep thread's sleep */
     struct rt_cond stop_cond;
     _Atomic uint64_t checkpoints;
     uint64_t base_host, base_media; /* the device's counters at open */

@@ -60,6 +60,7 @@ sync_init(struct wal *w)
     rt_cond_init(&w->done);
     rt_cond_init(&w->room);
     rt_cond_init(&w->press);
+    rt_cond_init(&w->half);
     for (int c = 0; c < WAL_CLASSES; c++)
         w->waiting_end[c] = &w->waiting[c];
 }
@@ -110,6 +111,7 @@ wal_destroy(struct wal *w)
         dev_queue_put(w->queue);
     ch_free_aligned(w->buf);
     free(w->firsts);
+    rt_cond_fini(&w->half);
     rt_cond_fini(&w->press);
     rt_cond_fini(&w->room);
     rt_cond_fini(&w->done);
@@ -214,6 +216,8 @@ wal_append(struct wal *w, struct wal_ticket *t, uint8_t type, enum ch_cause caus
     w->counts.record_bytes[cause] += bytes;
     wal_publish(w);
     wal_room_changed(w); /* what was only granted can be flushed now */
+    if (w->half_waiters > 0 && wal_is_half_full(w))
+        rt_signal(&w->half);
     rt_unlock(&w->lock);
     return end;
 }

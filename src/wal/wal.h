@@ -87,6 +87,10 @@ void wal_truncate(struct wal *w, lsn_t cut);
 /* Blocks until ring use is above `percent`, somebody waits for room, wal_wake(), or `ns` passed; true when
  * room is wanted. For the checkpoint thread. */
 bool wal_pressure(struct wal *w, unsigned percent, uint64_t ns);
+/* Waits up to `ns` for half of the buffer to be filled with bytes that no flush has taken yet; true when it is. For a
+ * thread that flushes ahead of writers who would have to lead a flush when the buffer is full. Ends when
+ * wal_wake() was called since the last call with this *wakes (0 at first), too. */
+bool wal_half_full(struct wal *w, uint64_t ns, uint64_t *wakes);
 void wal_wake(struct wal *w);
 /* Waiting user reservations return EFULL while set. */
 void wal_set_full(struct wal *w, bool full);

@@ -68,6 +68,7 @@ struct wal {
     struct rt_cond done;  /* a flush ended */
     struct rt_cond room;  /* reservations wait */
     struct rt_cond press; /* wal_pressure() waits */
+    struct rt_cond half;  /* wal_half_full() waits */
     lsn_t pos;            /* of the next append */
     /* What pos and durable were when the lock was last given back; release, with acquire of wal_end() and wal_durable(). */
     _Atomic lsn_t seen_pos, seen_durable;
@@ -78,7 +79,9 @@ struct wal {
     uint64_t pads;       /* blocks that they hold against padding */
     uint64_t meta_bytes; /* of META records above `sealed` */
     struct wal_waiter *waiting[WAL_CLASSES],
-        **waiting_end[WAL_CLASSES]; /* by enum wal_class, first come first served */
+        **waiting_end[WAL_CLASSES];      /* by enum wal_class, first come first served */
+    uint64_t waiting_bytes[WAL_CLASSES]; /* what they ask for in all, */
+    uint64_t waiting_pads[WAL_CLASSES];  /* and their padding */
 
     bool busy;              /* a leader works */
     uint64_t flush_started; /* numbers of device flushes, for wal_flush_force() */
@@ -90,6 +93,8 @@ struct wal {
     void (*cutter)(void *arg);
     void *cutter_arg;
     bool woken;
+    uint64_t wakes; /* calls of wal_wake() */
+    unsigned half_waiters;
     unsigned pressure_waiters;
     uint64_t pressure_blocks; /* they want to know when use exceeds this */
     uint64_t ring_waiters;    /* reservations that wait for ring room now */
@@ -111,6 +116,7 @@ void wal_publish(struct wal *w);                /* seen_pos and seen_durable */
 uint64_t wal_active_bytes(const struct wal *w); /* payload bytes in [sealed, pos) */
 uint64_t wal_ring_blocks_used(const struct wal *w, uint64_t more_bytes, uint64_t more_pads);
 uint64_t wal_buf_blocks_used(const struct wal *w, uint64_t more_bytes);
+bool wal_is_half_full(const struct wal *w);
 void wal_room_changed(struct wal *w); /* wakes reservations and pressure waiters as needed */
 /* Seals, writes and flushes what has gathered; releases the lock meanwhile. Caller saw !busy and !failed.
  * On failure the log is failed when it returns. */

@@ -1,8 +1,9 @@
 /* wal_room.c - log room: reservations, and the checkpoint thread's wait for pressure (R8, R11).
  *
  * A reservation is granted when W3 and W4 (wal.c) hold with it: then nothing that the holder does
- * later can wait or overwrite. Reservations of a class are served in the order they came, so that
- * a large one is not starved; those of one class do not queue behind another's. Deletes and merges have a share that
+ * later can wait or overwrite. Reservations of a class that must wait are served in the order they came, so that
+ * a large one is not starved; those of one class do not queue behind another's, and who fits beside all that
+ * wait does not queue at all. Deletes and merges have a share that
  * other users' writes cannot take (R11): a full database can be emptied.
  *
  * What a waiter needs and who provides it:
@@ -93,6 +94,20 @@ ring_fits(const struct wal *w, enum wal_class c, uint64_t bytes)
     return wal_ring_blocks_used(w, bytes, WAL_TICKET_PADS) <= class_blocks(w, c);
 }
 
+/* Whether it fits beside all that waits already. Who finds it so need not queue: those in the queue lose nothing by it,
+ * and a queue that nobody may pass never gets empty again, each thread waiting for the next to be scheduled. */
+static bool
+fits_beside(const struct wal *w, enum wal_class c, uint64_t bytes)
+{
+    uint64_t all = bytes;
+
+    for (int i = 0; i < WAL_CLASSES; i++)
+        all += w->waiting_bytes[i];
+    return wal_ring_blocks_used(w, bytes + w->waiting_bytes[c],
+                                WAL_TICKET_PADS + w->waiting_pads[c]) <= class_blocks(w, c) &&
+           wal_buf_blocks_used(w, all) <= w->buf_blocks;
+}
+
 static bool
 buf_fits(const struct wal *w, uint64_t bytes)
 {
@@ -109,9 +124,21 @@ ever_fits(const struct wal *w, enum wal_class c, uint64_t bytes)
 }
 
 static void
-waiter_leave(struct wal *w, enum wal_class c, struct wal_waiter *me)
+waiter_enter(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_waiter *me)
+{
+    *w->waiting_end[c] = me;
+    w->waiting_end[c] = &me->next;
+    w->waiting_bytes[c] += bytes;
+    w->waiting_pads[c] += WAL_TICKET_PADS;
+}
+
+static void
+waiter_leave(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_waiter *me)
 {
     struct wal_waiter **p = &w->waiting[c];
+
+    w->waiting_bytes[c] -= bytes;
+    w->waiting_pads[c] -= WAL_TICKET_PADS;
 
     while (*p != me) {
         CH_ASSERT(*p != NULL);
@@ -162,8 +189,7 @@ room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
     unsigned vain = 0;
     int rc = 0;
 
-    *w->waiting_end[c] = &me;
-    w->waiting_end[c] = &me.next;
+    waiter_enter(w, c, bytes, &me);
     while (rc == 0) {
         bool ring = ring_fits(w, c, bytes);
 
@@ -188,7 +214,7 @@ room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
         else
             rt_wait(&w->room, &w->lock);
     }
-    waiter_leave(w, c, &me);
+    waiter_leave(w, c, bytes, &me);
     return rc;
 }
 
@@ -202,7 +228,7 @@ wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_ticket *
         rc = wal_fail_again(w);
     else if (!ever_fits(w, c, bytes))
         rc = CH_FAIL(COHORT_EBATCHSIZE, "log: reservation of %" PRIu64 " bytes", bytes);
-    else if (w->waiting[c] != NULL || !ring_fits(w, c, bytes) || !buf_fits(w, bytes))
+    else if (!fits_beside(w, c, bytes))
         rc = room_wait(w, c, bytes);
     if (rc == 0) {
         w->granted += bytes;
@@ -262,12 +288,42 @@ wal_pressure(struct wal *w, unsigned percent, uint64_t ns)
     return wanted;
 }
 
+bool
+wal_is_half_full(const struct wal *w)
+{
+    return !w->busy && !w->failed && wal_active_bytes(w) >= w->buf_blocks * WAL_PAYLOAD / 2;
+}
+
+bool
+wal_half_full(struct wal *w, uint64_t ns, uint64_t *wakes)
+{
+    uint64_t deadline = rt_now_ns() + ns;
+    bool half;
+
+    rt_lock(&w->lock);
+    w->half_waiters++;
+    for (;;) {
+        uint64_t now = rt_now_ns();
+
+        half = wal_is_half_full(w);
+        if (half || w->wakes != *wakes || now >= deadline)
+            break;
+        (void)rt_wait_for(&w->half, &w->lock, deadline - now);
+    }
+    *wakes = w->wakes;
+    w->half_waiters--;
+    rt_unlock(&w->lock);
+    return half;
+}
+
 void
 wal_wake(struct wal *w)
 {
     rt_lock(&w->lock);
     w->woken = true;
+    w->wakes++;
     rt_broadcast(&w->press);
+    rt_broadcast(&w->half);
     rt_unlock(&w->lock);
 }
 
