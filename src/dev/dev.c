@@ -476,3 +476,112 @@ dev_physical(struct dev *d, uint64_t *host_bytes, uint64_t *media_bytes)
     if (d->ops->physical != NULL)
         d->ops->physical(d, host_bytes, media_bytes);
 }
+
+/* ---- placement handles, zones, virtual time ---- */
+
+/* The device that has the hardware: below all wrappers. */
+static struct dev *
+innermost(struct dev *d)
+{
+    while (d->ops->inner != NULL)
+        d = d->ops->inner(d);
+    return d;
+}
+
+static int
+unsupported(const struct dev *d, const char *what)
+{
+    errno = 0;
+    return CH_FAIL(COHORT_EUNSUPPORTED, "%s: no %s", d->name, what);
+}
+
+uint32_t
+dev_streams(const struct dev *d)
+{
+    return d->caps.streams;
+}
+
+int
+dev_stream_room(struct dev *d, uint32_t stream, uint64_t *bytes)
+{
+    d = innermost(d);
+    if (d->ops->stream_room == NULL || d->caps.streams == 0)
+        return unsupported(d, "placement handles");
+    return d->ops->stream_room(d, stream, bytes);
+}
+
+int
+dev_stream_update(struct dev *d, uint32_t stream)
+{
+    d = innermost(d);
+    if (d->ops->stream_update == NULL || d->caps.streams == 0)
+        return unsupported(d, "placement handles");
+    return d->ops->stream_update(d, stream);
+}
+
+int
+dev_stream_stats(struct dev *d, struct dev_stream_stats *out)
+{
+    d = innermost(d);
+    if (d->ops->stream_stats == NULL || d->caps.streams == 0)
+        return unsupported(d, "placement handles");
+    return d->ops->stream_stats(d, out);
+}
+
+int
+dev_events(struct dev *d, struct dev_event *out, unsigned max, unsigned *n)
+{
+    d = innermost(d);
+    if (d->ops->events == NULL || d->caps.streams == 0)
+        return unsupported(d, "placement handles");
+    return d->ops->events(d, out, max, n);
+}
+
+int
+dev_zone_report(struct dev *d, uint64_t off, struct dev_zone *out, unsigned max, unsigned *n)
+{
+    d = innermost(d);
+    if (d->ops->zone_report == NULL || !d->caps.sequential_only)
+        return unsupported(d, "zones");
+    return d->ops->zone_report(d, off, out, max, n);
+}
+
+int
+dev_zone_do(struct dev *d, uint64_t off, enum dev_zone_act act)
+{
+    if (d->readonly) {
+        errno = EROFS;
+        return CH_FAIL(COHORT_EIO, "%s: zone of a read-only device", d->name);
+    }
+    d = innermost(d);
+    if (d->ops->zone_do == NULL || !d->caps.sequential_only)
+        return unsupported(d, "zones");
+    return d->ops->zone_do(d, off, act);
+}
+
+static _Thread_local struct dev_clock thread_clock;
+
+struct dev_clock *
+dev_clock(void)
+{
+    return &thread_clock;
+}
+
+void
+dev_virtual_begin(uint64_t ns)
+{
+    thread_clock = (struct dev_clock){.ns = ns, .client = true};
+}
+
+uint64_t
+dev_virtual_ns(void)
+{
+    return thread_clock.ns;
+}
+
+uint64_t
+dev_virtual_background(struct dev *d)
+{
+    d = innermost(d);
+    return d->ops->background == NULL ? 0 : d->ops->background(d);
+}

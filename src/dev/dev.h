@@ -36,20 +36,22 @@ struct dev_req {
     uint64_t off;    /* bytes; APPEND: start of the zone, replaced by where it was written */
     size_t len;      /* bytes; FLUSH: 0 */
     void *buf;       /* borrowed until dev_wait() */
-    uint32_t stream; /* placement hint; 0 = none */
+    uint32_t stream; /* placement handle + 1, at most caps.streams; 0 = none */
     uint32_t split[CH_CAUSES]; /* bytes by cause; writes only */
     int rc;                    /* result */
 };
 
 struct dev_caps {
-    uint64_t bytes;       /* capacity; files: most that it may grow to */
-    uint32_t block_bytes; /* I/O unit, 4096 */
-    uint64_t zone_bytes;  /* the device's own zone, 0 = none */
-    uint64_t zone_cap;    /* writable bytes of it */
-    uint64_t unit_bytes;  /* its erase unit where known (sim: superblock), 0 = unknown */
-    uint32_t open_zones_max;
-    uint32_t streams;
-    bool sequential_only;
+    uint64_t bytes;              /* capacity; files: most that it may grow to */
+    uint32_t block_bytes;        /* I/O unit, 4096 */
+    uint64_t zone_bytes;         /* the device's own zone, 0 = none */
+    uint64_t zone_cap;           /* writable bytes of it */
+    uint64_t unit_bytes;         /* its erase unit where known (sim: superblock), 0 = unknown */
+    uint64_t conventional_bytes; /* zoned: at the start, written anywhere; multiple of zone_bytes */
+    uint32_t open_zones_max;     /* zones that can be open for writing, 0 = no limit */
+    uint32_t active_zones_max;   /* ... open or closed half-written, 0 = no limit */
+    uint32_t streams;            /* placement handles, 0 = none */
+    bool sequential_only;        /* beyond conventional_bytes, zones are written at their pointer */
     bool volatile_cache;
     bool growable; /* a file: blocks appear when written or allocated, RESET returns them */
 };
@@ -110,6 +112,90 @@ void dev_counts(struct dev *d, struct dev_counts *out);
 /* The device's own counters; COHORT_UNKNOWN where it does not tell. */
 void dev_physical(struct dev *d, uint64_t *host_bytes, uint64_t *media_bytes);
 
+/* ---- placement handles (flexible data placement) ----
+ *
+ * caps.streams = n > 0: writes with req.stream = 1..n go to placement handles 0..n-1, each of which
+ * fills one erase unit of caps.unit_bytes at a time with nothing else the host writes; 0 is handle
+ * 0, too. A stream above n is counted as an event and goes to handle 0. On a device without handles
+ * all of these return EUNSUPPORTED, and req.stream is ignored. Any thread. */
+uint32_t dev_streams(const struct dev *d);
+/* Bytes that can still be written to the stream's current unit: its RUAMW. */
+CH_NODISCARD int dev_stream_room(struct dev *d, uint32_t stream, uint64_t *bytes);
+/* The stream's next write begins a fresh unit; what was left of the current one stays unused. */
+CH_NODISCARD int dev_stream_update(struct dev *d, uint32_t stream);
+
+enum dev_event_kind {
+    DEV_EVENT_NOT_FULL,    /* host: a stream left its unit before that was full */
+    DEV_EVENT_BAD_STREAM,  /* host: a write named no stream of the device */
+    DEV_EVENT_REALLOCATED, /* device: moved data, which may now lie beside other streams' */
+    DEV_EVENT_CHANGED,     /* device: gave the stream a new unit, the old one being full */
+};
+struct dev_event {
+    enum dev_event_kind kind;
+    uint32_t stream; /* as in dev_req; of REALLOCATED: whose data, 0 = of several */
+    uint64_t off;    /* REALLOCATED: first byte of what was moved */
+    uint64_t bytes;  /* NOT_FULL: unused of the unit; REALLOCATED: moved */
+};
+/* Takes up to `max` events, oldest first, out of the device's log, which keeps the latest ones. */
+CH_NODISCARD int dev_events(struct dev *d, struct dev_event *out, unsigned max, unsigned *n);
+
+struct dev_stream_stats { /* bytes since the device was made */
+    uint64_t host_bytes;  /* HBMW: written by the host */
+    uint64_t media_bytes; /* MBMW: programmed; media / host = write amplification */
+    uint64_t erased_bytes;
+};
+CH_NODISCARD int dev_stream_stats(struct dev *d, struct dev_stream_stats *out);
+
+/* ---- zones of a zoned device (caps.sequential_only) ----
+ *
+ * Zone i lies at i * zone_bytes and takes zone_cap bytes. A WRITE must begin at the zone's write
+ * pointer, else it fails with EIO; an APPEND names the zone's start and learns its place. Both fail
+ * when the zone has no room, or when a limit on open or active zones is reached (a full limit of open
+ * zones closes another one first). RESET takes whole zones; READ reads zeroes beyond the pointer.
+ * Devices without zones return EUNSUPPORTED. Any thread. */
+enum dev_zone_state {
+    DEV_ZONE_CONVENTIONAL,
+    DEV_ZONE_EMPTY,
+    DEV_ZONE_OPEN,
+    DEV_ZONE_CLOSED, /* half written, takes no open zone's resources */
+    DEV_ZONE_FULL
+};
+struct dev_zone {
+    uint64_t off, cap_bytes; /* cap: of a conventional one its size */
+    uint64_t written_bytes;  /* the write pointer, from off; a finished zone: cap_bytes */
+    enum dev_zone_state state;
+};
+enum dev_zone_act {
+    DEV_ZONE_DO_OPEN,
+    DEV_ZONE_DO_CLOSE,
+    DEV_ZONE_DO_FINISH /* what is left of the zone stays unused until it is reset */
+};
+/* Zones from the one at `off` on; *n = how many, at most `max`. */
+CH_NODISCARD int dev_zone_report(struct dev *d, uint64_t off, struct dev_zone *out, unsigned max,
+                                 unsigned *n);
+CH_NODISCARD int dev_zone_do(struct dev *d, uint64_t off, enum dev_zone_act act); /* EIO: refused */
+
+/* ---- virtual time (sim: timing=virtual) ----
+ *
+ * Requests then take no real time, but the drive says when they would have completed. Each thread has
+ * a clock, 0 at first, that a request takes as its time of submission and that dev_wait() moves to
+ * the last completion. One real thread can stand for many clients:
+ *
+ *     c = the client with the least clock[c];
+ *     dev_virtual_begin(ns = max(clock[c], dev_virtual_background(dev) - slack));
+ *     one operation;
+ *     latency = dev_virtual_ns() - clock[c] + CPU; clock[c] += latency;
+ *
+ * and operations / max(clock) is the throughput. A thread that never called dev_virtual_begin() (a
+ * cleaner, a checkpoint) is background: its requests start at its own clock or the latest begin of a
+ * client, whichever is later. They hold up clients through busy dies and a full write buffer; and
+ * since a client may not run ahead of what was to be cleaned for it, it waits when background work
+ * lags by more than `slack` (say 10 ms) as above. */
+void dev_virtual_begin(uint64_t ns);
+uint64_t dev_virtual_ns(void); /* of the calling thread */
+/* Up to when background threads keep the drive busy; 0 on a device without virtual time. */
+uint64_t dev_virtual_background(struct dev *d);
+
 /* ---- backend interface (dev_*.c only) ----
  * The generic layer does argument checks, counting and flush tickets, then calls these. A backend
  * is synchronous per vector from the caller's view: submit starts, wait completes. A request handed
@@ -127,6 +213,17 @@ struct dev_ops {
     int (*allocate)(struct dev *d, uint64_t off, uint64_t len);
     uint64_t (*size)(struct dev *d);
     void (*physical)(struct dev *d, uint64_t *host, uint64_t *media);
+    /* NULL where the device has no such thing. All return a code already thrown. */
+    int (*stream_room)(struct dev *d, uint32_t stream, uint64_t *bytes);
+    int (*stream_update)(struct dev *d, uint32_t stream);
+    int (*stream_stats)(struct dev *d, struct dev_stream_stats *out);
+    int (*events)(struct dev *d, struct dev_event *out, unsigned max, unsigned *n);
+    int (*zone_report)(struct dev *d, uint64_t off, struct dev_zone *out, unsigned max,
+                       unsigned *n);
+    int (*zone_do)(struct dev *d, uint64_t off, enum dev_zone_act act);
+    uint64_t (*background)(struct dev *d);
+    /* A wrapper's inner device, to which the calls above go; NULL for others. */
+    struct dev *(*inner)(struct dev *d);
 };
 /* Builds the generic part around a backend; used by backends and wrappers. On error `impl` is not
  * taken. */

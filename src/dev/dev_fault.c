@@ -187,6 +187,14 @@ fault_physical(struct dev *d, uint64_t *host, uint64_t *media)
     dev_physical(f->inner, host, media);
 }
 
+static struct dev *
+fault_inner(struct dev *d)
+{
+    const struct fault *f = dev_impl(d);
+
+    return f->inner;
+}
+
 static void
 fault_close(struct dev *d)
 {
@@ -206,6 +214,7 @@ static const struct dev_ops FAULT_OPS = {
     .allocate = fault_allocate,
     .size = fault_size,
     .physical = fault_physical,
+    .inner = fault_inner,
 };
 
 int

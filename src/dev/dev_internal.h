@@ -19,6 +19,13 @@ struct dev_batch {
     unsigned n;
 };
 
+/* The calling thread's virtual clock (dev.h). */
+struct dev_clock {
+    uint64_t ns;
+    bool client; /* it has called dev_virtual_begin() */
+};
+struct dev_clock *dev_clock(void);
+
 /* COHORT_EFULL or COHORT_EIO. */
 int dev_code_of_errno(int e);
 const struct dev_ops *dev_ops(const struct dev *d);

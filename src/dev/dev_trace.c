@@ -205,6 +205,14 @@ trace_free(struct trace *t)
     free(t);
 }
 
+static struct dev *
+trace_inner(struct dev *d)
+{
+    const struct trace *t = dev_impl(d);
+
+    return t->inner;
+}
+
 static void
 trace_close(struct dev *d)
 {
@@ -225,6 +233,7 @@ static const struct dev_ops TRACE_OPS = {
     .allocate = trace_allocate,
     .size = trace_size,
     .physical = trace_physical,
+    .inner = trace_inner,
 };
 
 static int

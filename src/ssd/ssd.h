@@ -46,8 +46,9 @@ void ssd_counts(const struct ssd *s, struct ssd_counts *out);
 size_t ssd_memory_bytes(const struct ssd *s);
 bool ssd_check(const struct ssd *s); /* every invariant; for tests */
 
-/* Named models, for sim: URIs ("generic" first; see ssd_models.c). NULL when unknown; fills all
- * but logical_pages. ssd_model_name(i) lists them, NULL at the end. */
+/* Named models, for sim: URIs ("generic" first; see ssd_models.c), also by letter: A = pm9a3,
+ * B = p5520, C = cm7, D = 7450pro, E = 7450max, F = pe8110. EOPTION when
+ * unknown; fills all but logical_pages. ssd_model_name(i) lists them, NULL at the end. */
 CH_NODISCARD int ssd_model(const char *name, struct ssd_config *cfg);
 const char *ssd_model_name(unsigned i);
 

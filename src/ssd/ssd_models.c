@@ -3,8 +3,9 @@
  * Spare space and floor are what was measured or fitted on the real drive; a real superblock of 1
  * to 16 GB would leave a simulated drive of a few GB with a handful of them, so superblocks are
  * scaled down: what decides write amplification is the spare share and that there are many (>=
- * 64), not their size. superblock= in the URI overrides. SSD-iq: Haas et al., "SSD-iq: Uncovering
- * the Hidden Side of SSD Performance" (PVLDB 18, 2025) and its published measurements.
+ * 64), not their size. superblock= in the URI overrides. What is measured, fitted, derived or assumed
+ * is said with each. SSD-iq: Haas et al., "SSD-iq: Uncovering the Hidden Side of SSD Performance"
+ * (PVLDB 18, 2025) and its published measurements.
  */
 #include <errno.h>
 
@@ -17,40 +18,75 @@ enum {
 
 static const struct {
     const char *name;
+    char letter; /* 0 = none; as the models are lettered in docs/PAPER.md */
     struct ssd_config cfg;
 } MODELS[] = {
     /* 7 % is what GB against GiB leaves of the flash; everything else as simple as can be. */
     {"generic",
+     0,
      {.spare_permille = 70,
       .superblock_pages = 8 * MIB_PAGES,
       .open_superblocks = 1,
       .stripe_pages = STRIPE_PAGES}},
-    /* Micron 7450 MAX 800 GB (3 drive writes a day): SSD-iq's uniform writes fit 1.045 x A_LRU with
-     * 1088 GiB of flash behind 745 GiB; sequential writes show 1.022 to 1.045. */
-    {"7450max",
-     {.spare_permille = 460,
+    /* Samsung PM9A3 960 GB, 1 drive write a day. Spare: nominal. Floor: measured, a published run
+     * of Cassandra saw 0.9995 to 1.002 for sequential writes. GC stream: assumed. */
+    {"pm9a3",
+     'A',
+     {.spare_permille = 70,
       .superblock_pages = 8 * MIB_PAGES,
       .open_superblocks = 1,
-      .stripe_pages = STRIPE_PAGES,
-      .floor_permille = 45}},
-    /* Solidigm D7-P5520 1.92 TB: uniform 3.53 to 3.59 => about 2100 GiB behind 1788; sequential
-     * 1.04 to 1.11, the lower end taken. */
+      .stripe_pages = STRIPE_PAGES}},
+    /* Solidigm D7-P5520 1.92 TB. Spare: fitted, uniform 3.53 to 3.59 => about 2100 GiB behind 1788.
+     * Floor: measured, sequential 1.04 to 1.11, the lower end taken. GC stream: assumed. */
     {"p5520",
+     'B',
      {.spare_permille = 174,
       .superblock_pages = 8 * MIB_PAGES,
       .open_superblocks = 1,
       .stripe_pages = STRIPE_PAGES,
       .floor_permille = 40}},
-    /* Samsung PM9A3, nominal 7 %; a published run with Cassandra measured 0.9995 to 1.002 for
-     * sequential writes, hence no floor. */
-    {"pm9a3",
+    /* Kioxia CM7-R, 1 drive write a day. Everything assumed but the class: nominal spare, a floor of
+     * 1 %, and superblocks twice as large as the others' (more dies behind a faster controller). */
+    {"cm7",
+     'C',
+     {.spare_permille = 70,
+      .superblock_pages = 16 * MIB_PAGES,
+      .open_superblocks = 1,
+      .stripe_pages = STRIPE_PAGES,
+      .floor_permille = 10}},
+    /* Micron 7450 PRO 960 GB, 1 drive write a day: the flash of the 7450 MAX 800 GB (1088 GiB
+     * fitted) behind 894 GiB. That both have the same flash is assumed, and with it the floor. */
+    {"7450pro",
+     'D',
+     {.spare_permille = 217,
+      .superblock_pages = 8 * MIB_PAGES,
+      .open_superblocks = 1,
+      .stripe_pages = STRIPE_PAGES,
+      .floor_permille = 45}},
+    /* Micron 7450 MAX 800 GB, 3 drive writes a day. Spare and floor: fitted, SSD-iq's uniform writes
+     * are 1.045 x A_LRU with 1088 GiB of flash behind 745; sequential writes show 1.022 to 1.045. */
+    {"7450max",
+     'E',
+     {.spare_permille = 460,
+      .superblock_pages = 8 * MIB_PAGES,
+      .open_superblocks = 1,
+      .stripe_pages = STRIPE_PAGES,
+      .floor_permille = 45}},
+    /* SK hynix PE8110, 1 drive write a day. Everything assumed: nominal spare, a floor of 2 %, and
+     * the one ordinary model whose GC writes where the host does, so that this kind is among them.
+     */
+    {"pe8110",
+     'F',
      {.spare_permille = 70,
       .superblock_pages = 8 * MIB_PAGES,
       .open_superblocks = 1,
-      .stripe_pages = STRIPE_PAGES}},
+      .stripe_pages = STRIPE_PAGES,
+      .shared_gc = true,
+      .floor_permille = 20}},
     /* FEMU's black-box drive as shipped: lines of 64 MiB, 25 % spare, eight channels in one
      * line. */
     {"femu",
+     0,
      {.spare_permille = 250,
       .superblock_pages = 64 * MIB_PAGES,
       .open_superblocks = 1,
@@ -59,6 +95,7 @@ static const struct {
      * open superblocks so that what was written together is not erased together, and GC that mixes
      * what it moves with what the host writes. */
     {"consumer",
+     0,
      {.spare_permille = 70,
       .superblock_pages = 4 * MIB_PAGES,
       .open_superblocks = 4,
@@ -71,7 +108,9 @@ int
 ssd_model(const char *name, struct ssd_config *cfg)
 {
     for (size_t i = 0; i < CH_ARRAY_LEN(MODELS); i++) {
-        if (strcmp(MODELS[i].name, name) == 0) {
+        const char letter[2] = {MODELS[i].letter, '\0'};
+
+        if (strcmp(MODELS[i].name, name) == 0 || (*letter != '\0' && strcmp(letter, name) == 0)) {
             *cfg = MODELS[i].cfg;
             return 0;
         }
