@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const presets[] = {"cohort", "inplace", "inplace-atomic", "oop", "oop+pack"};
+static const char *const presets[] = {"cohort",   "inplace", "inplace-atomic", "oop",
+                                      "oop+pack", "oop+gdt", "oop+mdc",        "single"};
 
 static cohort_db *
 open_at(struct zt *t, const char *dir, const char *preset)

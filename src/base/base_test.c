@@ -412,7 +412,7 @@ test_options_check(struct zt *t)
     } while (false)
     BAD(struct_bytes, 0, "struct_bytes");
     BAD(struct_bytes, sizeof(o) + 8, "struct_bytes");
-    BAD(preset, 5, "preset");
+    BAD(preset, 13, "preset");
     BAD(preset, UINT64_MAX, "preset");
     BAD(discard, 2, "discard");
     BAD(cache_bytes, 1, "cache_bytes");

@@ -14,6 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum {
+    OPTION_RANGE_BYTES = 192 /* what an option takes, as text */
+};
+
 struct option {
     const char *name;
     size_t offset;     /* of its uint64_t in struct cohort_options */
@@ -133,7 +137,7 @@ range_format(const struct option *opt, char *text, size_t bytes)
 static int
 option_refuse(const struct option *opt, const char *value)
 {
-    char range[128];
+    char range[OPTION_RANGE_BYTES];
 
     range_format(opt, range, sizeof(range));
     return CH_FAIL(COHORT_EOPTION, "option %s: \"%.64s\" is not in %s", opt->name, value, range);
@@ -269,24 +273,25 @@ cohort_options_set(struct cohort_options *o, const char *name, const char *value
     return rc;
 }
 
-/* Prints `text` indented by 4, broken at spaces before column 80. */
+/* Prints `text` broken at spaces and behind bars before column 80; all lines but the first, or all, indented by 4. */
 static void
-print_wrapped(const char *text, FILE *out)
+print_wrapped(const char *text, bool indent_first, FILE *out)
 {
     enum {
         WIDTH = 76
     };
+    bool indent = indent_first;
 
-    while (*text != '\0') {
+    for (; *text != '\0'; indent = true) {
         size_t n = strlen(text);
 
         if (n > WIDTH) {
-            for (n = WIDTH; n > 0 && text[n] != ' '; n--)
+            for (n = WIDTH; n > 0 && text[n] != ' ' && text[n - 1] != '|'; n--)
                 continue;
-            if (n == 0) /* no space to break at */
+            if (n == 0) /* nowhere to break at */
                 n = WIDTH;
         }
-        (void)fprintf(out, "    %.*s\n", (int)n, text);
+        (void)fprintf(out, "%s%.*s\n", indent ? "    " : "", (int)n, text);
         text += n;
         text += strspn(text, " ");
     }
@@ -295,14 +300,16 @@ print_wrapped(const char *text, FILE *out)
 void
 cohort_options_print(const struct cohort_options *o, FILE *out)
 {
-    char value[CH_OPTION_TEXT_BYTES], range[128];
+    char value[CH_OPTION_TEXT_BYTES], range[OPTION_RANGE_BYTES];
+    char line[2 * CH_OPTION_TEXT_BYTES + OPTION_RANGE_BYTES];
 
     for (size_t i = 0; i < CH_ARRAY_LEN(options); i++) {
         const struct option *opt = &options[i];
 
         option_format(opt, option_get(opt, o), value);
         range_format(opt, range, sizeof(range));
-        (void)fprintf(out, "%s = %s (%s)\n", opt->name, value, range);
-        print_wrapped(opt->doc, out);
+        (void)snprintf(line, sizeof(line), "%s = %s (%s)", opt->name, value, range);
+        print_wrapped(line, false, out);
+        print_wrapped(opt->doc, true, out);
     }
 }

@@ -24,4 +24,8 @@ CH_NODISCARD int ch_option_parse(const char *name, const char *text, uint64_t *v
  * range and unknown names (the number). */
 void ch_option_format(const char *name, uint64_t value, char text[CH_OPTION_TEXT_BYTES]);
 
+/* Replaces every option that is left to the preset by the value that `preset` (enum cohort_preset) stands for; options that
+ * were set stay. The table is in presets.c. */
+void ch_options_resolve(struct cohort_options *o, uint64_t preset);
+
 #endif

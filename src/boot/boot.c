@@ -55,21 +55,18 @@ boot_is_inplace(const struct db *db)
            db->root.preset == COHORT_PRESET_INPLACE_ATOMIC;
 }
 
+/* Of options that were resolved. */
 static enum pack_codec
-choose_codec(uint64_t preset, uint64_t codec)
+choose_codec(uint64_t codec)
 {
     switch (codec) {
-    case COHORT_CODEC_NONE:
-        return PACK_NONE;
     case COHORT_CODEC_LZ4:
         return PACK_LZ4;
     case COHORT_CODEC_ZSTD:
         return PACK_ZSTD;
     default:
-        break;
+        return PACK_NONE;
     }
-    return preset == COHORT_PRESET_COHORT || preset == COHORT_PRESET_OOP_PACK ? PACK_LZ4
-                                                                              : PACK_NONE;
 }
 
 static uint64_t
@@ -92,7 +89,7 @@ layout_new(struct db *db)
     r->db_id = rt_random() | 1;
     r->format_version = META_VERSION;
     r->preset = (uint32_t)db->opts.preset;
-    r->codec = (uint32_t)choose_codec(db->opts.preset, db->opts.codec);
+    r->codec = (uint32_t)choose_codec(db->opts.codec);
     r->device_bytes = caps->growable ? 0 : caps->bytes;
     r->unit_bytes = caps->unit_bytes;
     r->zone_bytes = db->opts.zone_bytes;
@@ -142,7 +139,7 @@ match_options(const struct db *db)
 {
     const struct meta_root *r = &db->root;
 
-    if (r->preset > COHORT_PRESET_OOP_PACK || r->codec > PACK_ZSTD)
+    if (r->preset > COHORT_PRESET_SINGLE || r->codec > PACK_ZSTD)
         return CH_FAIL(COHORT_EVERSION,
                        "%s: preset %" PRIu32 " or codec %" PRIu32 " is of a newer version",
                        dev_name(db->dev), r->preset, r->codec);
@@ -159,17 +156,38 @@ match_options(const struct db *db)
     return 0;
 }
 
+/* The options of this opening, by the preset and the codec of creation where they leave it open. */
+static void
+resolve_options(struct db *db)
+{
+    if (db->opts.codec == COHORT_CODEC_DEFAULT)
+        db->opts.codec = COHORT_CODEC_NONE + db->root.codec; /* both count none, lz4, zstd */
+    ch_options_resolve(&db->opts, db->root.preset);
+}
+
+static int
+load_root(struct db *db)
+{
+    int rc = meta_load(db->dev, &db->root);
+
+    if (rc != 0)
+        return rc;
+    db->half_made = db->root.format_version > 1 && db->root.ids_root == 0;
+    rc = match_options(db);
+    if (rc == 0)
+        resolve_options(db);
+    return rc;
+}
+
 static int
 step_root(struct db *db)
 {
     static const uint8_t zeroes[CH_PAGE_BYTES] __attribute__((aligned(4096)));
     int rc;
 
-    if (!db->fresh) {
-        rc = meta_load(db->dev, &db->root);
-        db->half_made = rc == 0 && db->root.format_version > 1 && db->root.ids_root == 0;
-        return rc != 0 ? rc : match_options(db);
-    }
+    if (!db->fresh)
+        return load_root(db);
+    ch_options_resolve(&db->opts, db->opts.preset);
     rc = layout_new(db);
     if (rc != 0)
         return rc;
@@ -261,9 +279,7 @@ step_store(struct db *db)
         .kind = boot_is_inplace(db) ? STORE_INPLACE : STORE_OOP,
         .double_write = db->root.preset == COHORT_PRESET_INPLACE,
         .dev = db->dev,
-        .codec = db->opts.codec == COHORT_CODEC_DEFAULT
-                     ? (enum pack_codec)db->root.codec
-                     : choose_codec(db->root.preset, db->opts.codec),
+        .codec = choose_codec(db->opts.codec),
         .codec_level = (int)db->opts.codec_level,
         .zones_base = db->root.zones_base,
         .zone_bytes = db->root.zone_bytes,

@@ -23,7 +23,7 @@ example_root(struct zt *t, struct meta_root *r)
 {
     memset(r, 0, sizeof(*r));
     r->db_id = ch_prng_next(&t->rng);
-    r->preset = (uint32_t)zt_below(t, 5);
+    r->preset = (uint32_t)zt_below(t, 13);
     r->codec = (uint32_t)zt_below(t, 4);
     r->device_bytes = 16 << 20;
     r->log_base = META_ROOT_BYTES;

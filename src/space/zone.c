@@ -26,7 +26,7 @@
  *   Z5  A zone is in `victims` iff it is SEALED with nothing in flight.
  *   Z6  DEAD zones have no live byte and nothing in flight; the waiting ones' empty_lsn was not durable
  *       when zone_next_dead() last looked, the ready ones' was (and durable things stay so).
- *   Z7  A zone is OPEN iff one stream has it open.
+ *   Z7  A zone is OPEN iff one stream has it open. A stream without one may write into another's of its origin.
  *   Z8  FREE zones have cursor 0; the bitmap holds exactly them.
  *
  * Pins against resets (R17). A reader pins the zone and then reads the map again; the collector takes the
@@ -139,28 +139,80 @@ bury_victims(struct zone_table *t)
 
 /* ---- spans ----------------------------------------------------------------------------------- */
 
+/* Z4: free zones that the stream leaves to others. */
+static uint32_t
+zones_kept(const struct zone_table *t, unsigned stream)
+{
+    bool user = zone_origin(stream) == ZONE_STREAM_USER;
+
+    return user && !CH_BUG(S6_NO_RESERVE) ? t->cfg.reserve : 0;
+}
+
+static bool
+may_open(const struct zone_table *t, unsigned stream)
+{
+    uint32_t open = 0;
+
+    if (t->free_count <= zones_kept(t, stream))
+        return false;
+    if (t->cfg.open_max == 0)
+        return true;
+    for (unsigned s = zone_origin(stream); s < zone_origin_end(stream); s++)
+        open += t->open[s] != CH_ZONE_NONE;
+    return open < t->cfg.open_max;
+}
+
+/* The stream of the same origin that has a zone open and is nearest; ZONE_STREAMS = none has. */
+static unsigned
+nearest_open(const struct zone_table *t, unsigned stream)
+{
+    unsigned best = ZONE_STREAMS;
+
+    for (unsigned s = zone_origin(stream); s < zone_origin_end(stream); s++) {
+        unsigned far = s > stream ? s - stream : stream - s;
+
+        if (t->open[s] != CH_ZONE_NONE &&
+            (best == ZONE_STREAMS || far < (best > stream ? best - stream : stream - best)))
+            best = s;
+    }
+    return best;
+}
+
+/* The zone that the stream's next slots come from; CH_ZONE_NONE. */
+static zone_id
+stream_zone(struct zone_table *t, unsigned stream)
+{
+    unsigned other;
+    zone_id z = t->open[stream];
+
+    if (z != CH_ZONE_NONE)
+        return z;
+    if (may_open(t, stream)) {
+        z = zone_free_lowest(t);
+        change_state(t, z, ZONE_OPEN);
+        t->zone[z].stream = (uint8_t)stream;
+        t->open[stream] = z;
+        return z;
+    }
+    other = nearest_open(t, stream);
+    return other < ZONE_STREAMS ? t->open[other] : CH_ZONE_NONE;
+}
+
 int
 zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots, struct zone_span *out)
 {
     zone_id z;
     struct zone *zn;
-    uint32_t keep =
-        stream == ZONE_STREAM_USER && !CH_BUG(S6_NO_RESERVE) ? t->cfg.reserve : 0; /* Z4 */
     uint32_t count;
     int rc = 0;
 
     CH_ASSERT(slots > 0);
     rt_lock(t->lock);
-    z = t->open[stream];
+    z = stream_zone(t, stream);
     if (z == CH_ZONE_NONE) {
-        if (t->free_count <= keep) {
-            rc = CH_FAIL(COHORT_EFULL, "no zone for stream %u: %" PRIu32 " free, %" PRIu32 " kept",
-                         (unsigned)stream, t->free_count, keep);
-            goto out;
-        }
-        z = zone_free_lowest(t);
-        change_state(t, z, ZONE_OPEN);
-        t->open[stream] = z;
+        rc = CH_FAIL(COHORT_EFULL, "no zone for stream %u: %" PRIu32 " free, %" PRIu32 " kept",
+                     (unsigned)stream, t->free_count, zones_kept(t, stream));
+        goto out;
     }
     zn = &t->zone[z];
     count = slots < t->cfg.slots - zn->cursor ? slots : t->cfg.slots - zn->cursor;
@@ -174,6 +226,23 @@ zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots, stru
 out:
     rt_unlock(t->lock);
     return rc;
+}
+
+uint64_t
+zone_room(const struct zone_table *t, enum zone_stream stream)
+{
+    uint64_t room = 0;
+    uint32_t keep = zones_kept(t, stream);
+
+    rt_lock(t->lock);
+    for (unsigned s = zone_origin(stream); s < zone_origin_end(stream); s++) {
+        if (t->open[s] != CH_ZONE_NONE)
+            room += t->cfg.slots - t->zone[t->open[s]].cursor;
+    }
+    if (t->free_count > keep)
+        room += (uint64_t)(t->free_count - keep) * t->cfg.slots;
+    rt_unlock(t->lock);
+    return room;
 }
 
 /* One span of the zone is over. */
@@ -217,6 +286,22 @@ zone_seal(struct zone_table *t, enum zone_stream stream)
     if (t->open[stream] != CH_ZONE_NONE)
         change_state(t, t->open[stream], ZONE_SEALED);
     rt_unlock(t->lock);
+}
+
+uint32_t
+zone_seal_all(struct zone_table *t)
+{
+    uint32_t sealed = 0;
+
+    rt_lock(t->lock);
+    for (unsigned s = 0; s < ZONE_STREAM_LOG; s++) {
+        if (t->open[s] == CH_ZONE_NONE)
+            continue;
+        change_state(t, t->open[s], ZONE_SEALED);
+        sealed++;
+    }
+    rt_unlock(t->lock);
+    return sealed;
 }
 
 /* ---- places and live bytes -------------------------------------------------------------------- */
@@ -533,6 +618,7 @@ zone_info(const struct zone_table *t, zone_id z, struct zone_info *out)
         .live_bytes = zn->live_bytes,
         .empty_lsn = zn->empty_lsn,
         .generation = zn->generation,
+        .stream = zn->stream,
     };
     rt_unlock(t->lock);
 }
@@ -556,6 +642,7 @@ zone_restore(struct zone_table *t, zone_id z, const struct zone_info *in)
     zn->cursor = state == ZONE_FREE ? 0 : in->cursor;
     zn->empty_lsn = in->empty_lsn;
     zn->generation = in->generation;
+    zn->stream = in->stream;
     zn->retire = state == ZONE_RETIRED;
     if (state == ZONE_DEAD && zn->live_bytes != 0)
         state = ZONE_SEALED;

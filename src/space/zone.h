@@ -23,9 +23,14 @@ enum zone_state {
     ZONE_META,
     ZONE_RETIRED
 };
+/* Who writes: user pages and GC survivors in up to ZONE_CLASSES classes each (place.h), the log, meta pages. A function that
+ * takes an origin takes the first stream of it. */
 enum zone_stream {
-    ZONE_STREAM_USER,
-    ZONE_STREAM_GC,
+    ZONE_STREAM_USER = 0,
+    ZONE_CLASSES = 16,
+    ZONE_STREAM_GC = ZONE_STREAM_USER + ZONE_CLASSES,
+    ZONE_STREAM_LOG = ZONE_STREAM_GC + ZONE_CLASSES,
+    ZONE_STREAM_META,
     ZONE_STREAMS
 };
 
@@ -35,6 +40,8 @@ struct zone_config {
     uint32_t zones_max;  /* table size bound */
     uint32_t zones;      /* zones that exist now (files grow: zone_grow) */
     uint32_t reserve;    /* free zones kept for GC */
+    uint32_t
+        open_max; /* most zones that user writes, and GC, have open at once each; 0 = one a class */
 };
 struct zone_span {
     zone_id zone;
@@ -49,6 +56,7 @@ struct zone_info {
     uint64_t live_bytes;
     lsn_t empty_lsn;     /* end of the last MAP record that took a place out (S1) */
     uint32_t generation; /* resets so far */
+    uint8_t stream;      /* that opened it last */
 };
 
 struct zone_table;
@@ -57,10 +65,12 @@ void zone_table_destroy(struct zone_table *t);
 size_t zone_table_memory(const struct zone_table *t);
 
 /* Up to `slots` (1 ..) consecutive slots for `stream`; fewer at a zone's end. Opens a FREE zone (lowest
- * id) as needed. EFULL, nothing changed, when none may be taken: *grow then tells whether adding zones is
- * possible (zones < zones_max). Zone gets one in-flight mark. */
+ * id) as needed; where no more may be opened (Z4, open_max), the slots come from the open zone of the nearest class of the same
+ * origin. EFULL, nothing changed, when there is none either. Zone gets one in-flight mark. */
 CH_NODISCARD int zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots,
                               struct zone_span *out);
+/* Slots that zone_reserve() would hand out now, call after call, to the streams of `stream`'s origin. */
+uint64_t zone_room(const struct zone_table *t, enum zone_stream stream);
 /* The span's images are published (or known dead): in-flight mark gone. */
 void zone_commit(struct zone_table *t, const struct zone_span *s);
 /* After a failed write: slots stay unusable until reset. `retire`: the zone takes no more writes; once
@@ -68,6 +78,8 @@ void zone_commit(struct zone_table *t, const struct zone_span *s);
 void zone_abandon(struct zone_table *t, const struct zone_span *s, bool retire);
 /* Seals the open zone of a stream early (space pressure, close). */
 void zone_seal(struct zone_table *t, enum zone_stream stream);
+/* Seals the open zones of all user and GC classes; returns how many there were. */
+uint32_t zone_seal_all(struct zone_table *t);
 
 zone_id zone_of_slot(const struct zone_table *t, uint64_t slot); /* CH_ZONE_NONE outside */
 uint64_t zone_slot(const struct zone_table *t, zone_id z, uint32_t index);

@@ -19,6 +19,7 @@ struct zone {
     uint32_t pos;    /* in `victims` or `dead`, ZONE_POS_NONE = in neither */
     uint8_t state;   /* enum zone_state */
     bool retire;     /* no more writes: RETIRED once it is empty */
+    uint8_t stream;  /* enum zone_stream that opened it */
     bool handed_out; /* DEAD and with the caller of zone_next_dead() */
 };
 
@@ -35,6 +36,19 @@ struct zone_table {
     zone_id open[ZONE_STREAMS];
     _Atomic uint64_t live_total; /* changed under lock, read without: a count, relaxed */
 };
+
+/* The first stream of the stream's origin, and the first behind it. */
+static inline unsigned
+zone_origin(unsigned stream)
+{
+    return stream < ZONE_STREAM_LOG ? stream / ZONE_CLASSES * ZONE_CLASSES : stream;
+}
+
+static inline unsigned
+zone_origin_end(unsigned stream)
+{
+    return stream < ZONE_STREAM_LOG ? zone_origin(stream) + ZONE_CLASSES : stream + 1;
+}
 
 static inline size_t
 zone_words(size_t bits)

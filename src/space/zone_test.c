@@ -37,9 +37,11 @@ model_init(struct zt *t, struct model *m, uint32_t slots)
                                 .slots = slots,
                                 .zones_max = ZONES,
                                 .zones = (uint32_t)zt_below(t, ZONES + 1),
-                                .reserve = (uint32_t)zt_below(t, 3)}};
+                                .reserve = (uint32_t)zt_below(t, 3),
+                                .open_max = (uint32_t)zt_below(t, 4)}};
     m->zones = m->cfg.zones;
-    m->open[0] = m->open[1] = CH_ZONE_NONE;
+    for (unsigned s = 0; s < ZONE_STREAMS; s++)
+        m->open[s] = CH_ZONE_NONE;
     ZT_OK(t, zone_table_create(&m->cfg, &m->zt));
 }
 
@@ -87,21 +89,83 @@ model_compare(struct zt *t, const struct model *m)
     ZT_CHECK(t, zone_live_total(m->zt) == live);
 }
 
+/* The first stream of each origin, and the end. */
+static const unsigned ORIGINS[] = {ZONE_STREAM_USER, ZONE_STREAM_GC, ZONE_STREAM_LOG,
+                                   ZONE_STREAM_META, ZONE_STREAMS};
+
+static unsigned
+origin_of(unsigned stream)
+{
+    unsigned o = 0;
+
+    while (stream >= ORIGINS[o + 1])
+        o++;
+    return o;
+}
+
+/* The stream whose zone the next slots come from, which may be one that has none yet; ZONE_STREAMS = there is no room. */
+static unsigned
+model_writer(const struct model *m, unsigned stream)
+{
+    unsigned o = origin_of(stream);
+    uint32_t open = 0;
+    unsigned best = ZONE_STREAMS;
+
+    if (m->open[stream] != CH_ZONE_NONE)
+        return stream;
+    for (unsigned s = ORIGINS[o + 1]; s-- > ORIGINS[o];) {
+        if (m->open[s] == CH_ZONE_NONE)
+            continue;
+        open++;
+        if (best == ZONE_STREAMS || abs((int)s - (int)stream) <= abs((int)best - (int)stream))
+            best = s;
+    }
+    if (model_count(m, ZONE_FREE) > (o == 0 ? m->cfg.reserve : 0) &&
+        (m->cfg.open_max == 0 || open < m->cfg.open_max))
+        return stream;
+    return best;
+}
+
+static uint64_t
+model_room(const struct model *m, unsigned stream)
+{
+    unsigned o = origin_of(stream);
+    uint32_t keep = o == 0 ? m->cfg.reserve : 0;
+    uint32_t idle = model_count(m, ZONE_FREE);
+    uint64_t room = idle > keep ? (uint64_t)(idle - keep) * m->cfg.slots : 0;
+
+    for (unsigned s = ORIGINS[o]; s < ORIGINS[o + 1]; s++)
+        room += m->open[s] == CH_ZONE_NONE ? 0 : m->cfg.slots - m->z[m->open[s]].cursor;
+    return room;
+}
+
+/* Few streams more often than many, so that they meet. */
+static enum zone_stream
+draw_stream(struct zt *t)
+{
+    unsigned o = (unsigned)zt_below(t, CH_ARRAY_LEN(ORIGINS) - 1);
+
+    return (enum zone_stream)(ORIGINS[o] +
+                              zt_below(t, zt_below(t, 2) == 0 ? ORIGINS[o + 1] - ORIGINS[o] : 1));
+}
+
 static void
 do_reserve(struct zt *t, struct model *m)
 {
-    enum zone_stream stream = (enum zone_stream)zt_below(t, ZONE_STREAMS);
+    enum zone_stream stream = draw_stream(t);
     uint32_t want = 1 + (uint32_t)zt_below(t, m->cfg.slots * 3 / 2);
-    uint32_t keep = stream == ZONE_STREAM_USER ? m->cfg.reserve : 0;
-    zone_id z = m->open[stream];
+    unsigned writer = model_writer(m, stream);
     struct zone_span s;
+    zone_id z;
 
+    ZT_CHECK(t, zone_room(m->zt, stream) == model_room(m, stream));
     if (m->spans == SPANS)
         return;
-    if (z == CH_ZONE_NONE && model_count(m, ZONE_FREE) <= keep) {
+    if (writer == ZONE_STREAMS) {
         ZT_STATUS(t, zone_reserve(m->zt, stream, want, &s), COHORT_EFULL);
         return;
     }
+    z = m->open[writer];
     if (z == CH_ZONE_NONE)
         z = model_lowest_free(m);
     want = (uint32_t)ch_min_u64(want, m->cfg.slots - m->z[z].cursor);
@@ -110,7 +174,7 @@ do_reserve(struct zt *t, struct model *m)
     m->z[z].cursor += want;
     m->z[z].inflight++;
     m->z[z].state = m->z[z].cursor == m->cfg.slots ? ZONE_SEALED : ZONE_OPEN;
-    m->open[stream] = m->z[z].state == ZONE_OPEN ? z : CH_ZONE_NONE;
+    m->open[writer] = m->z[z].state == ZONE_OPEN ? z : CH_ZONE_NONE;
     m->span[m->spans++] = s;
 }
 
@@ -259,12 +323,22 @@ do_pin(struct zt *t, struct model *m)
 static void
 do_rare(struct zt *t, struct model *m)
 {
-    enum zone_stream stream = (enum zone_stream)zt_below(t, ZONE_STREAMS);
+    enum zone_stream stream = draw_stream(t);
     zone_id z = (zone_id)zt_below(t, ZONES);
     zone_id lowest = model_lowest_free(m);
     uint32_t more = (uint32_t)zt_below(t, 3);
 
-    switch (zt_below(t, 5)) {
+    switch (zt_below(t, 6)) {
+    case 4:
+        if (zt_below(t, 4) != 0)
+            break;
+        (void)zone_seal_all(m->zt);
+        for (unsigned s = 0; s < ZONE_STREAM_LOG; s++) {
+            if (m->open[s] != CH_ZONE_NONE)
+                m->z[m->open[s]].state = ZONE_SEALED;
+            m->open[s] = CH_ZONE_NONE;
+        }
+        break;
     case 0:
         zone_seal(m->zt, stream);
         if (m->open[stream] != CH_ZONE_NONE)

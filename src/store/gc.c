@@ -263,7 +263,7 @@ nothing_to_gain(struct store *s, bool urgent, bool *did)
         *did = true;
         return 0;
     }
-    if (s->refused > 0 && oop_room(s, ZONE_STREAM_USER) >= s->refused) {
+    if (s->refused > 0 && zone_room(s->zones, ZONE_STREAM_USER) >= s->refused) {
         *did = true; /* another thread's step has made the room */
         return 0;
     }

@@ -612,6 +612,7 @@ store_create(const struct store_config *cfg, struct store **out)
     s->reserve = choose_reserve(cfg);
     /* So much that one batch finds its zones without waiting, however small they are. */
     s->gc_low = s->reserve + 1 + (uint32_t)ch_div_up(cfg->batch_pages, s->zone_slots);
+    s->open_zones = 2;
     s->zones_cap = cfg->zones_max;
     if (bytes > cfg->zones_base)
         s->zones_cap =

@@ -18,7 +18,6 @@ enum {
     STORE_READERS = 16,       /* decompression contexts; a 17th reader at once does without */
     STORE_GC_SLOTS_MIN = 16,  /* GC's chunk, in slots, is the batch of user writes but no less */
     STORE_GC_READ_SLOTS = 64, /* one GC read request: 256 KiB */
-    STORE_OPEN_ZONES = ZONE_STREAMS,
     STORE_CENSUS_WRITES = 128,
     STORE_ZONE_BACKED = 1, /* growable: the zone's blocks are allocated */
     STORE_ZONE_BAD = 2,    /* a write to it failed: RETIRED once it is empty */
@@ -88,10 +87,10 @@ struct store {
     struct zone_table *zones;
     struct wal *wal;
     uint32_t zone_slots;
-    uint32_t reserve;                 /* free zones kept for GC (S6) */
-    uint32_t gc_low;                  /* free zones at which collecting begins */
-    uint32_t zones_cap;               /* zones_max within the device's bytes */
-    uint32_t open_room[ZONE_STREAMS]; /* slots left in the stream's open zone; guarded by lock */
+    uint32_t reserve;    /* free zones kept for GC (S6) */
+    uint32_t gc_low;     /* free zones at which collecting begins */
+    uint32_t zones_cap;  /* zones_max within the device's bytes */
+    uint32_t open_zones; /* most data zones open at once, of user writes and GC together */
     uint32_t
         refused; /* slots that the last user write found no room for; 0 = it did; guarded by lock */
     uint8_t *flags; /* per zone, STORE_ZONE_*; guarded by lock */
@@ -179,8 +178,6 @@ CH_NODISCARD int store_place_check(const struct store *s, page_id pid, place_t p
 CH_NODISCARD int oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
                            const struct pack_plan *plan, unsigned n, struct zone_span *spans,
                            unsigned *span_count);
-/* Slots that a write of the stream would find now. */
-uint64_t oop_room(const struct store *s, enum zone_stream stream);
 /* Growable: adds a zone if `force` or the space target allows; EFULL otherwise. */
 CH_NODISCARD int oop_grow(struct store *s, bool force);
 /* Growable: the `reserve` lowest free zones, the next ones that GC would open, have blocks (R11). EFULL. */

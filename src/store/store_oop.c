@@ -57,7 +57,7 @@ oop_zones_granted(const struct store *s)
     uint64_t least = live / 1000 * ch_max_u64(permille, 1000) / 100 * GRANT_LEAST_PERCENT;
 
     target = (target - ch_min_u64(target, aside)) / s->cfg.zone_bytes;
-    return ch_max_u64(target, ch_div_up(least, s->cfg.zone_bytes)) + STORE_OPEN_ZONES;
+    return ch_max_u64(target, ch_div_up(least, s->cfg.zone_bytes)) + s->open_zones;
 }
 
 int
@@ -110,15 +110,6 @@ undo_spans(struct store *s, const struct zone_span *spans, unsigned n)
         zone_abandon(s->zones, &spans[i], false);
 }
 
-uint64_t
-oop_room(const struct store *s, enum zone_stream stream)
-{
-    uint32_t keep = stream == ZONE_STREAM_USER && !CH_BUG(S6_NO_RESERVE) ? s->reserve : 0; /* Z4 */
-    uint32_t idle = zone_free_count(s->zones);
-
-    return s->open_room[stream] + (idle > keep ? (uint64_t)(idle - keep) * s->zone_slots : 0);
-}
-
 /* Room for the whole plan or EFULL, before anything is taken: spans given up again would be dead space, and a batch
  * that is larger than the zones GC frees at a time would never get in. */
 static int
@@ -127,7 +118,7 @@ ensure_room(struct store *s, enum zone_stream stream, uint32_t slots)
     int rc = 0;
 
     /* GC may always grow: it gives more back than it takes. */
-    while (rc == 0 && oop_room(s, stream) < slots)
+    while (rc == 0 && zone_room(s->zones, stream) < slots)
         rc = oop_grow(s, stream == ZONE_STREAM_GC);
     if (stream == ZONE_STREAM_USER)
         s->refused = rc == 0 ? 0 : slots;
@@ -142,7 +133,6 @@ reserve_span(struct store *s, enum zone_stream stream, uint32_t slots, struct zo
 
     if (rc != 0)
         return rc;
-    s->open_room[stream] = s->zone_slots - span->slot_first - span->slot_count;
     if (span->slot_first != 0)
         return 0;
     /* A zone was opened. */
@@ -217,15 +207,13 @@ fill_requests(struct store *s, enum ch_cause cause, const struct pack_plan *plan
 
 /* A zone that failed a write takes no more; one that the file system had no block for is fine. */
 static void
-abandon_failed(struct store *s, enum zone_stream stream, const struct zone_span *spans, unsigned n)
+abandon_failed(struct store *s, const struct zone_span *spans, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         bool bad = s->w.reqs[i].rc == COHORT_EIO;
 
         if (bad) {
             s->flags[spans[i].zone] |= STORE_ZONE_BAD;
-            if (i == n - 1)
-                s->open_room[stream] = 0; /* the last one is the open one: sealed now */
             ch_log(COHORT_LOG_ERROR, "zone %u: write of %u slots at slot %u failed; retired",
                    spans[i].zone, spans[i].slot_count, spans[i].slot_first);
         }
@@ -267,7 +255,7 @@ oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
             note_packing(s, plan);
             return 0;
         }
-        abandon_failed(s, stream, spans, k);
+        abandon_failed(s, spans, k);
         if (rc != COHORT_EIO)
             return rc;
     }
@@ -331,7 +319,7 @@ oop_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
 {
     uint64_t zones = s->cfg.growable ? s->zones_cap : zone_count(s->zones);
     uint64_t out =
-        s->reserve + STORE_OPEN_ZONES + atomic_load_explicit(&s->zones_out, memory_order_relaxed);
+        s->reserve + s->open_zones + atomic_load_explicit(&s->zones_out, memory_order_relaxed);
     uint64_t usable = zones > out ? (zones - out) * s->cfg.zone_bytes : 0;
     uint64_t batch =
         (uint64_t)s->cfg.batch_pages * CH_SLOT_BYTES; /* new images beside the old ones */

@@ -1,0 +1,42 @@
+/* presets.c - what each preset stands for, as one table.
+ *
+ * A preset is fixed at creation; what it stands for is looked up at each opening, so a single option may say otherwise
+ * for one opening. A column is an option whose value 0 means "of the preset".
+ */
+#include "base/options.h"
+
+struct preset_row {
+    uint64_t codec;
+};
+
+static const struct preset_row presets[] = {
+    [COHORT_PRESET_COHORT] = {COHORT_CODEC_LZ4},
+    [COHORT_PRESET_INPLACE] = {COHORT_CODEC_NONE},
+    [COHORT_PRESET_INPLACE_ATOMIC] = {COHORT_CODEC_NONE},
+    [COHORT_PRESET_OOP] = {COHORT_CODEC_NONE},
+    [COHORT_PRESET_OOP_PACK] = {COHORT_CODEC_LZ4},
+    [COHORT_PRESET_OOP_GDT] = {COHORT_CODEC_LZ4},
+    [COHORT_PRESET_OOP_NOWA] = {COHORT_CODEC_LZ4},
+    [COHORT_PRESET_OOP_ALIGN] = {COHORT_CODEC_LZ4},
+    [COHORT_PRESET_OOP_MDC] = {COHORT_CODEC_LZ4},
+    [COHORT_PRESET_OOP_BUDGET] = {COHORT_CODEC_LZ4},
+    [COHORT_PRESET_OOP_DICT] = {COHORT_CODEC_ZSTD},
+    [COHORT_PRESET_OOP_DELTA] = {COHORT_CODEC_ZSTD},
+    [COHORT_PRESET_SINGLE] = {COHORT_CODEC_LZ4},
+};
+
+static void
+resolve(uint64_t *option, uint64_t value)
+{
+    if (*option == 0)
+        *option = value;
+}
+
+void
+ch_options_resolve(struct cohort_options *o, uint64_t preset)
+{
+    const struct preset_row *row = &presets[preset];
+
+    CH_ASSERT(preset < CH_ARRAY_LEN(presets));
+    resolve(&o->codec, row->codec);
+}
