@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <zstd.h>
 
+#include "pack/dict_internal.h"
 #include "page/page.h"
 
 enum {
@@ -69,6 +70,7 @@ struct packer {
     enum pack_codec codec; /* of items without a choice ... */
     int level;             /* ... and its level */
     int zstd_level;        /* that zc is set to */
+    bool zstd_dict;        /* zc refers to a dictionary: not beyond pack_build() */
     unsigned max_items;
     void *lz4;
     ZSTD_CCtx *zc;
@@ -202,16 +204,41 @@ image_crc(const uint8_t *image, uint32_t bytes)
     return ch_crc32c(crc, image + OFF_DEATH, bytes - OFF_DEATH);
 }
 
+static void
+drop_dict(struct packer *p)
+{
+    if (p->zstd_dict)
+        (void)ZSTD_CCtx_refCDict(p->zc, NULL); /* fails only in the midst of a frame */
+    p->zstd_dict = false;
+}
+
 static size_t
 zstd_encode(struct packer *p, int level, const void *page, uint8_t *dst)
 {
     size_t n = 0;
 
     CH_ASSERT(p->zc != NULL); /* packer_enable() */
+    drop_dict(p);
     if (level != p->zstd_level) {
         n = ZSTD_CCtx_setParameter(p->zc, ZSTD_c_compressionLevel, level);
         p->zstd_level = ZSTD_isError(n) ? INT_MIN : level;
     }
+    if (!ZSTD_isError(n))
+        n = ZSTD_compress2(p->zc, dst, OUTPUT_MAX, page, CH_PAGE_BYTES);
+    return ZSTD_isError(n) ? 0 : n;
+}
+
+/* With a dictionary, whose level counts. The frame need not name it: the image does. */
+static size_t
+zstd_encode_dict(struct packer *p, const struct pack_dict *dict, const void *page, uint8_t *dst)
+{
+    size_t n;
+
+    CH_ASSERT(p->zc != NULL); /* packer_enable() */
+    n = ZSTD_CCtx_refCDict(p->zc, dict->compress);
+    p->zstd_dict = true;
+    if (!ZSTD_isError(n))
+        n = ZSTD_CCtx_setParameter(p->zc, ZSTD_c_dictIDFlag, 0);
     if (!ZSTD_isError(n))
         n = ZSTD_compress2(p->zc, dst, OUTPUT_MAX, page, CH_PAGE_BYTES);
     return ZSTD_isError(n) ? 0 : n;
@@ -238,7 +265,11 @@ codec_encode(struct packer *p, const struct pack_item *it, uint8_t *dst)
                                                OUTPUT_MAX, 1);
         break;
     case PACK_ZSTD:
-        n = zstd_encode(p, it->choice == 0 ? p->level : zstd_level_of(it->level), it->page, dst);
+        if (it->dict != NULL)
+            n = zstd_encode_dict(p, it->dict, it->page, dst);
+        else
+            n = zstd_encode(p, it->choice == 0 ? p->level : zstd_level_of(it->level), it->page,
+                            dst);
         break;
     }
     return (uint32_t)n;
@@ -251,11 +282,17 @@ item_encode(struct packer *p, struct pack_item *it, const uint8_t **src)
     uint8_t *image = p->arena + p->arena_used;
     uint32_t n = codec_encode(p, it, image + OFF_OUTPUT);
     uint32_t bytes;
+    uint16_t dict = 0;
 
+    it->dict_slot = 0;
     if (n == 0) {
         it->bytes = CH_SLOT_BYTES;
         *src = it->page;
         return;
+    }
+    if (it->dict != NULL && item_codec(p, it) == PACK_ZSTD) {
+        dict = it->dict->id;
+        it->dict_slot = (uint8_t)pack_dict_slot(dict);
     }
     bytes = (uint32_t)ch_round_up(OFF_OUTPUT + n, PACK_STEP);
     ch_put48(image + OFF_PID, it->pid);
@@ -263,7 +300,7 @@ item_encode(struct packer *p, struct pack_item *it, const uint8_t **src)
     ch_put16(image + OFF_DEATH, it->death);
     image[OFF_VERSION] = IMAGE_VERSION;
     image[OFF_KIND_CODEC] = (uint8_t)(PACK_FULL << 4 | item_codec(p, it));
-    ch_put16(image + OFF_DICT, 0);
+    ch_put16(image + OFF_DICT, dict);
     ch_put16(image + OFF_OUTPUT_BYTES, (uint16_t)n);
     memset(image + OFF_OUTPUT + n, 0, bytes - OFF_OUTPUT - n);
     ch_put32(image + OFF_CRC, image_crc(image, bytes));
@@ -473,6 +510,7 @@ pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry,
     p->arena_used = 0;
     for (unsigned i = 0; i < n; i++)
         item_prepare(p, &items[i], &p->src[i]);
+    drop_dict(p);
     items_fit(p, items, n);
     plan->slot_count = bins_choose(p, n, carry);
     /* Many stored images: the caller's to copy as they stand. */
@@ -526,9 +564,9 @@ image_check_header(const uint8_t *image, uint32_t bytes, page_id pid)
     if (pid != 0 && ch_get48(image + OFF_PID) != pid)
         return CH_FAIL(COHORT_EIMAGE, "page %" PRIu64 ": image of page %" PRIu64 " stands there",
                        pid, ch_get48(image + OFF_PID));
-    if (image[OFF_KIND_CODEC] >> 4 != PACK_FULL || ch_get16(image + OFF_DICT) != 0)
-        return CH_FAIL(COHORT_EIMAGE, "page %" PRIu64 ": image of kind %u with dictionary %u", pid,
-                       image[OFF_KIND_CODEC] >> 4, ch_get16(image + OFF_DICT));
+    if (image[OFF_KIND_CODEC] >> 4 != PACK_FULL)
+        return CH_FAIL(COHORT_EIMAGE, "page %" PRIu64 ": image of kind %u", pid,
+                       image[OFF_KIND_CODEC] >> 4);
     if (n == 0 || ch_round_up(OFF_OUTPUT + n, PACK_STEP) != bytes)
         return CH_FAIL(COHORT_EIMAGE,
                        "page %" PRIu64 ": %" PRIu32 " bytes of output in an image of %" PRIu32, pid,
@@ -536,10 +574,26 @@ image_check_header(const uint8_t *image, uint32_t bytes, page_id pid)
     return 0;
 }
 
+/* Decompresses with a dictionary; without a packer in a context of its own. */
+static size_t
+zstd_decode_dict(struct packer *p, const struct pack_dict *dict, const uint8_t *src, size_t n,
+                 void *page)
+{
+    ZSTD_DCtx *zd = p != NULL ? p->zd : ZSTD_createDCtx();
+    size_t got = 0;
+
+    if (zd != NULL)
+        got = ZSTD_decompress_usingDDict(zd, page, CH_PAGE_BYTES, src, n, dict->decompress);
+    if (p == NULL)
+        ZSTD_freeDCtx(zd);
+    return got;
+}
+
 /* True when the n bytes are one zstd frame of exactly one page, decoded into `page`. The checks
  * before decoding keep the library's legacy decoders, which allocate, away from hostile bytes. */
 static bool
-zstd_decode(struct packer *p, const uint8_t *src, size_t n, void *page)
+zstd_decode(struct packer *p, const struct pack_dict *dict, const uint8_t *src, size_t n,
+            void *page)
 {
     size_t got;
 
@@ -547,13 +601,18 @@ zstd_decode(struct packer *p, const uint8_t *src, size_t n, void *page)
         ZSTD_getFrameContentSize(src, n) != CH_PAGE_BYTES ||
         ZSTD_findFrameCompressedSize(src, n) != n)
         return false;
-    got = p != NULL ? ZSTD_decompressDCtx(p->zd, page, CH_PAGE_BYTES, src, n)
-                    : ZSTD_decompress(page, CH_PAGE_BYTES, src, n);
+    if (dict != NULL)
+        got = zstd_decode_dict(p, dict, src, n, page);
+    else if (p != NULL)
+        got = ZSTD_decompressDCtx(p->zd, page, CH_PAGE_BYTES, src, n);
+    else
+        got = ZSTD_decompress(page, CH_PAGE_BYTES, src, n);
     return !ZSTD_isError(got) && got == CH_PAGE_BYTES;
 }
 
 static int
-codec_decode(struct packer *p, const uint8_t *image, page_id pid, void *page)
+codec_decode(struct packer *p, const struct pack_dict *dict, const uint8_t *image, page_id pid,
+             void *page)
 {
     unsigned codec = image[OFF_KIND_CODEC] & 0xf;
     uint32_t n = ch_get16(image + OFF_OUTPUT_BYTES);
@@ -563,7 +622,7 @@ codec_decode(struct packer *p, const uint8_t *image, page_id pid, void *page)
     if (codec == PACK_LZ4)
         ok = LZ4_decompress_safe((const char *)src, page, (int)n, CH_PAGE_BYTES) == CH_PAGE_BYTES;
     else if (codec == PACK_ZSTD)
-        ok = zstd_decode(p, src, n, page);
+        ok = zstd_decode(p, dict, src, n, page);
     else
         return CH_FAIL(COHORT_EIMAGE, "page %" PRIu64 ": unknown codec %u", pid, codec);
     if (!ok)
@@ -572,9 +631,30 @@ codec_decode(struct packer *p, const uint8_t *image, page_id pid, void *page)
     return 0;
 }
 
+/* *dict: what the image is to be decoded with, NULL = nothing. */
+static int
+image_choose_dict(const uint8_t *image, page_id pid, const struct pack_dict **dict)
+{
+    uint16_t id = ch_get16(image + OFF_DICT);
+
+    if (id == 0) {
+        *dict = NULL;
+        return 0;
+    }
+    if ((image[OFF_KIND_CODEC] & 0xf) != PACK_ZSTD)
+        return CH_FAIL(COHORT_EIMAGE, "page %" PRIu64 ": codec %u with dictionary %u", pid,
+                       image[OFF_KIND_CODEC] & 0xf, id);
+    if (*dict == NULL)
+        return CH_FAIL(COHORT_EIMAGE, "page %" PRIu64 ": its dictionary %u is missing", pid, id);
+    if ((*dict)->id != id)
+        return CH_FAIL(COHORT_EIMAGE, "page %" PRIu64 ": its dictionary is %u, not %u", pid, id,
+                       (*dict)->id);
+    return 0;
+}
+
 int
-pack_unpack(struct packer *p, const void *slot, uint32_t offset, uint32_t bytes, page_id pid,
-            void *page)
+pack_unpack_dict(struct packer *p, const struct pack_dict *dict, const void *slot, uint32_t offset,
+                 uint32_t bytes, page_id pid, void *page)
 {
     const uint8_t *image;
     int rc;
@@ -587,10 +667,19 @@ pack_unpack(struct packer *p, const void *slot, uint32_t offset, uint32_t bytes,
     if (rc == 0)
         rc = image_check_header(image, bytes, pid);
     if (rc == 0)
-        rc = codec_decode(p, image, pid, page);
+        rc = image_choose_dict(image, pid, &dict);
+    if (rc == 0)
+        rc = codec_decode(p, dict, image, pid, page);
     if (rc == 0)
         rc = page_check(page, ch_get48(image + OFF_PID));
     return rc;
+}
+
+int
+pack_unpack(struct packer *p, const void *slot, uint32_t offset, uint32_t bytes, page_id pid,
+            void *page)
+{
+    return pack_unpack_dict(p, NULL, slot, offset, bytes, pid, page);
 }
 
 unsigned
@@ -653,6 +742,7 @@ pack_image_info(const void *slot, uint32_t offset, uint32_t bytes, struct pack_i
         .kind = image[OFF_KIND_CODEC] >> 4,
         .codec = image[OFF_KIND_CODEC] & 0xf,
         .version = image[OFF_VERSION],
+        .dict = ch_get16(image + OFF_DICT),
         .stored = bytes,
     };
     return 0;

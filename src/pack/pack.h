@@ -17,6 +17,7 @@
 #define CH_PACK_PACK_H
 
 #include "base/base.h"
+#include "pack/dict.h"
 
 enum {
     PACK_IMAGE_HEADER = 24,
@@ -48,11 +49,14 @@ struct pack_item {
     /* Of `page`: 1 + enum pack_codec, which packer_enable() was told of; 0 = the packer's own. */
     uint8_t choice;
     int8_t level; /* with a choice; zstd only */
+    /* Of `page`, with zstd: compressed with it, at its level. Borrowed until pack_build() returns; NULL = none. */
+    const struct pack_dict *dict;
     /* out: */
-    bool carried;    /* left out of this plan: its slot would have been too empty */
-    uint32_t slot;   /* index in the plan's slots */
-    uint32_t offset; /* in the slot, bytes */
-    uint32_t bytes;  /* stored bytes, multiple of 16; 4096 = raw */
+    bool carried;      /* left out of this plan: its slot would have been too empty */
+    uint32_t slot;     /* index in the plan's slots */
+    uint32_t offset;   /* in the slot, bytes */
+    uint32_t bytes;    /* stored bytes, multiple of 16; 4096 = raw */
+    uint8_t dict_slot; /* of its dictionary, 0 = none; of an image: the caller's to fill in */
 };
 
 struct pack_plan {
@@ -82,6 +86,10 @@ void pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carr
  * `p` may be any packer (contexts are reused) or NULL (slower). */
 CH_NODISCARD int pack_unpack(struct packer *p, const void *slot, uint32_t offset, uint32_t bytes,
                              page_id pid, void *page);
+/* The same for an image that may need a dictionary: `dict`, NULL = there is none. EIMAGE too when the image names another
+ * one. */
+CH_NODISCARD int pack_unpack_dict(struct packer *p, const struct pack_dict *dict, const void *slot,
+                                  uint32_t offset, uint32_t bytes, page_id pid, void *page);
 /* The images of a packed slot, as its directory says, unverified but within bounds: fills offs/lens (bytes), up to
  * PACK_SLOT_IMAGES_MAX; 0 when the slot has no valid directory (raw page, empty, garbage). */
 unsigned pack_slot_images(const void *slot, uint32_t *offs, uint32_t *lens);
@@ -90,6 +98,7 @@ struct pack_image_info {
     lsn_t lsn;
     uint16_t death;
     uint8_t kind, codec, version;
+    uint16_t dict; /* id, 0 = none */
     uint32_t stored;
 };
 /* Header of an image inside a slot; EIMAGE when out of bounds or damaged (CRC is verified). */
