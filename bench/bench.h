@@ -123,6 +123,7 @@ int bench_memory(struct tool *t, int argc, char **argv);
 int bench_space(struct tool *t, int argc, char **argv);
 int bench_table1(struct tool *t, int argc, char **argv);
 int bench_txn(struct tool *t, int argc, char **argv);
+int bench_ratios(struct tool *t, int argc, char **argv);
 int bench_demo(struct tool *t, int argc, char **argv);
 int bench_compare_lmdb(struct tool *t, int argc, char **argv);
 int bench_compare_fio(struct tool *t, int argc, char **argv);

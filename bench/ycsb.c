@@ -13,6 +13,7 @@ static const struct tool_command benches[] = {
     {"space", bench_space, "", "Size of the file against live bytes under overwrites."},
     {"txn", bench_txn, "", "Transactions, scans, many-key reads, durable commits, bulk load."},
     {"compare-lmdb", bench_compare_lmdb, "", "Point reads from cache against LMDB."},
+    {"ratios", bench_ratios, "", "Compression and packing of pages of five kinds of data."},
     {"tpcc", bench_tpcc, "", "TPC-C: five transactions on nine tables; load, run, check, report."},
     {"compare-tpcc", bench_compare_tpcc, "", "TPC-C on Cohort, LMDB and WiredTiger."},
     {"compare-fio", bench_compare_fio, "", "Point reads beyond the cache against fio."},
