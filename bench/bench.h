@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "base/hist.h"
 #include "bench/figures.h"
+#include "bench/skew.h"
 #include "tools/tool.h"
 
 enum {
@@ -22,12 +23,18 @@ enum {
 struct bench_config {
     struct tool *t;
     const char *device;
-    const char *workload; /* "a" .. "f"; also "load", "update" */
+    const char
+        *workload; /* "a" .. "f", "pages", "rangehot", "shift", "hotcold"; also "load", "update" */
     uint64_t records;
     double fill;       /* percent of the device, before compression; 0 = records counts */
     double cache_part; /* percent of the data pages; 0 = options.cache_bytes counts */
     uint64_t value_bytes, threads, ops, seed, scan_max;
-    double seconds, drive_writes, theta, compressibility, leaf_fill;
+    double seconds, drive_writes, theta, leaf_fill;
+    double compressibility,
+        compressibility_sd; /* random part of a value: mean, deviation by page */
+    enum skew_kind skew;
+    double hot_part, hot_ops, updates; /* percent; updates: 0 = as the workload has them */
+    uint64_t shift_turn, samples;
     uint64_t records_default;
     double fill_default, drive_writes_default; /* where the command line names no other */
     bool unscrambled, load_only, no_load;
@@ -44,12 +51,25 @@ struct bench {
     uint64_t pages_planned;  /* 0 = not estimated */
     uint64_t pages_loaded;   /* 4 KiB pages of the data before compression */
     double leaf_fill;        /* measured; 0 = not */
+    uint64_t leaf_pages;     /* after the load */
+    uint64_t group;          /* workload pages: records of a leaf; else 1 */
     double load_seconds;
 };
 
 struct bench_sample { /* all counters at one moment */
     struct cohort_stats stats;
     uint64_t ops, ns, cpu_ns;
+};
+
+/* --samples N: counters at N + 1 moments of the run, evenly spread over what ends it. */
+struct bench_point {
+    struct bench_sample at;
+    char *zones; /* cohort_zone_map(), owned; NULL: none */
+    size_t zone_count;
+};
+struct bench_points {
+    struct bench_point *list; /* owned */
+    size_t count, most;
 };
 
 enum bench_steady {
@@ -63,7 +83,8 @@ struct bench_result {
     struct cohort_stats window;   /* to - from */
     struct figures_run run;
     struct figures figures;
-    struct ch_hist *latency; /* owned; bench_result_fini() */
+    struct ch_hist *latency;    /* owned; bench_result_fini() */
+    struct bench_points points; /* owned */
     enum bench_steady steady;
     uint64_t rss_bytes;
     bool accounted; /* the drive has a counter of its own */
@@ -87,6 +108,13 @@ CH_NODISCARD int bench_close(struct bench *b);
 /* Fills records, cache and pages_planned. The database is not open. */
 CH_NODISCARD int bench_plan(struct bench *b);
 
+/* Random part of the value of a record whose key is `number`, of n records: records that are neighbours by key
+ * share it, so that pages differ in how well they compress. */
+double bench_random_part(const struct bench_config *c, uint64_t n, uint64_t number);
+/* What an option of the same name was not given. */
+#define BENCH_UNSET      UINT64_MAX
+#define BENCH_UNSET_REAL (-1.0)
+
 /* ---- load.c ---- */
 /* Puts records 0 .. n-1 in key order so that leaves end up about `leaf_fill` percent full. */
 CH_NODISCARD int bench_load_records(const struct bench_config *c, cohort_db *db, uint64_t n);
@@ -100,6 +128,15 @@ CH_NODISCARD int bench_sample(cohort_db *db, uint64_t ops, struct bench_sample *
 uint64_t bench_rss_bytes(void);
 /* Waits until the database is idle, then compares bytes by cause with the drive's own counter. */
 CH_NODISCARD int bench_account(cohort_db *db, bool *known, int64_t *difference);
+
+/* ---- points.c ---- */
+CH_NODISCARD int points_init(struct bench_points *p, uint64_t samples);
+void points_fini(struct bench_points *p);
+/* Takes `now` as the next point when `part` (0 .. 1) of the run has come that far. */
+CH_NODISCARD int points_take(struct bench_points *p, cohort_db *db, double part,
+                             const struct bench_sample *now);
+/* Adds "samples": each interval's figures, and the zones at its end. */
+CH_NODISCARD int points_json(const struct bench_points *p, uint64_t threads, struct json_object *o);
 
 /* ---- report.c ---- */
 CH_NODISCARD int bench_report_json(const struct bench *b, const struct bench_result *r,

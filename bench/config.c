@@ -3,6 +3,10 @@
 #include "bench/gen.h"
 #include "bench/zipf.h"
 
+enum {
+    BENCH_PAGES_VALUE = 244 /* 15 records fill a leaf and a 16th never fits, whatever the prefix */
+};
+
 void
 bench_config_init(struct bench_config *c, struct tool *t)
 {
@@ -10,12 +14,14 @@ bench_config_init(struct bench_config *c, struct tool *t)
         .t = t,
         .workload = "a",
         .records_default = 100000,
-        .value_bytes = 120,
+        .value_bytes = BENCH_UNSET,
         .threads = 1,
         .seed = 1,
         .scan_max = 100,
         .theta = 0.99,
-        .compressibility = 0.28, /* LZ4 makes 0.41 of such pages, as of the paper's YCSB */
+        .compressibility = BENCH_UNSET_REAL,
+        .hot_part = 10,
+        .hot_ops = 90,
         .leaf_fill = 100.0,
     };
 }
@@ -48,6 +54,38 @@ check_ends(struct bench_config *c)
     return 0;
 }
 
+/* What the workload implies where nothing was said. LZ4 makes 0.41 of pages whose values are random by 0.28, as
+ * of the paper's YCSB. */
+static int
+workload_defaults(struct bench_config *c, const char *skew, bool cache_given)
+{
+    bool pages = strcmp(c->workload, "pages") == 0;
+    enum skew_kind own;
+    int rc = 0;
+
+    if (c->value_bytes == BENCH_UNSET)
+        c->value_bytes = pages ? BENCH_PAGES_VALUE : 120;
+    if (c->compressibility < 0)
+        c->compressibility = pages ? 1.0 : 0.28;
+    c->unscrambled = c->unscrambled || pages;
+    for (int k = SKEW_HOTCOLD; k < SKEW_KINDS; k++) {
+        if (strcmp(c->workload, skew_name((enum skew_kind)k)) == 0) {
+            c->skew = (enum skew_kind)k;
+            c->unscrambled = true;
+        }
+    }
+    if (skew != NULL) {
+        rc = skew_parse(skew, &own);
+        if (rc == 0)
+            c->skew = own;
+    }
+    if (rc == 0 && pages && !cache_given) {
+        c->cache_part = 0;
+        rc = cohort_options_set(&c->t->options, "cache_bytes", "1M");
+    }
+    return rc;
+}
+
 static int
 check_config(struct bench_config *c)
 {
@@ -59,6 +97,9 @@ check_config(struct bench_config *c)
         {"threads", (double)c->threads, 1, BENCH_THREADS_MAX},
         {"theta", c->theta, 0, ZIPF_THETA_MAX},
         {"compressibility", c->compressibility, 0, 1},
+        {"compressibility-sd", c->compressibility_sd, 0, 1},
+        {"updates", c->updates, 0, 100},
+        {"samples", (double)c->samples, 0, 10000},
         {"leaf-fill", c->leaf_fill, BENCH_LEAF_FILL_MIN, 100},
         {"fill", c->fill, 0, 1000},
         {"drive-writes", c->drive_writes, 0, 1e6},
@@ -95,15 +136,22 @@ parse_cache(struct bench_config *c, const char *text)
 int
 bench_args(struct bench_config *c, int argc, char **argv, const struct arg *extra, size_t n)
 {
-    const char *cache = NULL;
+    const char *cache = NULL, *skew = NULL;
     struct tool *t = c->t;
     const struct arg own[] = {
         {"device", 'd', ARG_TEXT, &c->device, NULL, "Directory, block device or sim: URI."},
-        {"workload", 'w', ARG_TEXT, &c->workload, NULL, "a to f of YCSB (default a)."},
+        {"workload", 'w', ARG_TEXT, &c->workload, NULL,
+         "a to f of YCSB (a), pages, rangehot, shift, hotcold."},
         {"records", 0, ARG_U64, &c->records, NULL, "Records to load."},
         {"fill", 0, ARG_REAL, &c->fill, NULL, "... or data pages as percent of the device."},
         {"value-bytes", 0, ARG_BYTES, &c->value_bytes, NULL, "Bytes of a value (default 120)."},
-        {"theta", 0, ARG_REAL, &c->theta, NULL, "Zipf skew, 0 = uniform, up to 0.999 (0.99)."},
+        {"theta", 0, ARG_REAL, &c->theta, NULL, "Zipf skew, 0 = uniform, up to 5 (0.99)."},
+        {"skew", 0, ARG_TEXT, &skew, NULL, "zipf, hotcold, rangehot or shift (of the workload)."},
+        {"hot-part", 0, ARG_REAL, &c->hot_part, NULL, "hotcold: percent of the records (10)."},
+        {"hot-ops", 0, ARG_REAL, &c->hot_ops, NULL, "... get percent of the operations (90)."},
+        {"shift-turn", 0, ARG_U64, &c->shift_turn, NULL,
+         "shift: operations until each record had each rank."},
+        {"updates", 0, ARG_REAL, &c->updates, NULL, "Percent of updates, the rest reads."},
         {"unscrambled", 0, ARG_FLAG, &c->unscrambled, NULL, "Popular records lie together."},
         {"threads", 0, ARG_U64, &c->threads, NULL, "Threads (1)."},
         {"ops", 0, ARG_U64, &c->ops, NULL, "End after so many operations, or"},
@@ -112,6 +160,9 @@ bench_args(struct bench_config *c, int argc, char **argv, const struct arg *extr
         {"cache", 0, ARG_TEXT, &cache, NULL, "Page cache: size, or % of the data pages."},
         {"compressibility", 0, ARG_REAL, &c->compressibility, NULL,
          "Random part of a value, 0 to 1 (0.28)."},
+        {"compressibility-sd", 0, ARG_REAL, &c->compressibility_sd, NULL,
+         "... and how much it differs between pages."},
+        {"samples", 0, ARG_U64, &c->samples, NULL, "JSON: counters at so many moments of the run."},
         {"leaf-fill", 0, ARG_REAL, &c->leaf_fill, NULL, "Aim of the load in percent (100)."},
         {"scan-max", 0, ARG_U64, &c->scan_max, NULL, "Longest scan of workload e (100)."},
         {"load-only", 0, ARG_FLAG, &c->load_only, NULL, "Load and stop."},
@@ -134,5 +185,7 @@ bench_args(struct bench_config *c, int argc, char **argv, const struct arg *extr
     t->where = c->device;
     if (cache != NULL)
         rc = parse_cache(c, cache);
+    if (rc == 0)
+        rc = workload_defaults(c, skew, cache != NULL);
     return rc != 0 ? rc : check_config(c);
 }

@@ -40,6 +40,7 @@ figures_difference(const struct cohort_stats *from, const struct cohort_stats *t
     d.payload_bytes -= from->payload_bytes;
     d.page_writes -= from->page_writes;
     d.page_write_stored -= from->page_write_stored;
+    d.page_write_squares -= from->page_write_squares;
     d.cache_hits -= from->cache_hits;
     d.cache_misses -= from->cache_misses;
     d.gc_zones -= from->gc_zones;
@@ -66,6 +67,13 @@ compute_waf(const struct cohort_stats *d, struct figures *f)
         f->total_waf = f->db_waf * f->ssd_waf;
     f->total_waf_with_log = media_ratio(d, pages);
     f->compress_ratio = ratio((double)d->page_write_stored, pages);
+    f->compress_ratio_sd = FIGURE_ABSENT;
+    if (d->page_writes > 0) {
+        double n = (double)d->page_writes, mean = (double)d->page_write_stored / n;
+
+        f->compress_ratio_sd =
+            sqrt(fmax((double)d->page_write_squares / n - mean * mean, 0.0)) / CH_PAGE_BYTES;
+    }
     /* Padding is counted for user and GC batches together: take it in proportion. */
     f->packed_ratio = moved > 0.0 ? ratio((double)d->page_write_stored * (1.0 + pad / moved), pages)
                                   : FIGURE_ABSENT;

@@ -9,6 +9,7 @@
  *     total_waf           db_waf x ssd_waf
  *     total_waf_with_log  media / (page writes x 4096)
  *     compress_ratio      stored bytes of the pages written / (page writes x 4096)
+ *     compress_ratio_sd   standard deviation of a page's stored bytes / 4096
  *     packed_ratio        the same with their share of the slot space lost to packing
  *     fill                live stored bytes / bytes of all data zones
  *     gc_valid_ratio      live bytes found in collected zones / bytes of those zones
@@ -33,7 +34,7 @@ struct figures {
     double db_waf, ssd_waf, total_waf, total_waf_with_log;
     double flash_bytes_per_op, flash_bytes_per_payload_byte, host_bytes_per_op;
     double reads_per_op, hit_rate, cpu_us_per_op, cpu_percent, ops_per_s;
-    double compress_ratio, packed_ratio, fill, gc_valid_ratio;
+    double compress_ratio, compress_ratio_sd, packed_ratio, fill, gc_valid_ratio;
 };
 
 /* What is measured beside cohort_stats(). */

@@ -18,7 +18,8 @@ example(void)
         .media_bytes = 919200,
         .payload_bytes = 128000,
         .page_writes = 100,
-        .page_write_stored = 204800,
+        .page_write_stored = 204800, /* half of the pages 1,024 bytes, half 3,072 */
+        .page_write_squares = UINT64_C(50) * (1024 * 1024 + 3072 * 3072),
         .cache_hits = 900,
         .cache_misses = 100,
         .reads = 150,
@@ -59,6 +60,7 @@ test_formulas(struct zt *t)
     ZT_CHECK(t, near(f.cpu_percent, 50.0));
     ZT_CHECK(t, near(f.ops_per_s, 500.0));
     ZT_CHECK(t, near(f.compress_ratio, 0.5));
+    ZT_CHECK(t, near(f.compress_ratio_sd, 0.25));
     ZT_CHECK(t, near(f.packed_ratio, 0.5 * 1.02));
     ZT_CHECK(t, near(f.fill, 0.75));
     ZT_CHECK(t, near(f.gc_valid_ratio, 0.25));

@@ -74,7 +74,7 @@ loader_put(struct loader *l, uint64_t number)
     int rc;
 
     gen_key_bytes(number, key);
-    gen_value(&l->rng, l->value, l->c->value_bytes, l->c->compressibility);
+    gen_value(&l->rng, l->value, l->c->value_bytes, bench_random_part(l->c, l->total, number));
     rc = cohort_batch_put(l->batch, key, sizeof(key), l->value, l->c->value_bytes);
     if (rc != 0)
         return rc;
@@ -161,6 +161,22 @@ bench_load_records(const struct bench_config *c, cohort_db *db, uint64_t n)
     return rc;
 }
 
+/* Workload pages draws leaves, so each must hold the same records: the load in key order made them so. */
+static int
+find_group(struct bench *b)
+{
+    double each = b->leaf_pages > 0 ? (double)b->records / (double)b->leaf_pages : 0.0;
+
+    if (strcmp(b->c.workload, "pages") != 0)
+        return 0;
+    b->group = (uint64_t)(each + 0.5);
+    if (b->group == 0 || fabs(each - (double)b->group) > 0.01 * (double)b->group)
+        return CH_FAIL(COHORT_EINVAL,
+                       "pages: %.2f records a leaf with --value-bytes %llu: take another", each,
+                       (unsigned long long)b->c.value_bytes);
+    return 0;
+}
+
 static int
 load_and_measure(struct bench *b)
 {
@@ -181,13 +197,14 @@ load_and_measure(struct bench *b)
     if (rc != 0)
         return rc;
     b->pages_loaded = s.pages;
+    b->leaf_pages = check.leaf_pages;
     if (check.leaf_pages > 0)
         b->leaf_fill = (double)check.leaf_used_bytes / ((double)check.leaf_pages * CH_PAGE_BYTES);
     if (!b->c.t->quiet)
         fprintf(stderr, "database: %llu records in %llu pages (planned %llu), leaf fill %.3f\n",
                 (unsigned long long)check.entries, (unsigned long long)s.pages,
                 (unsigned long long)b->pages_planned, b->leaf_fill);
-    return 0;
+    return find_group(b);
 }
 
 int

@@ -5,10 +5,30 @@
 int
 bench_init(struct bench *b, const struct bench_config *c)
 {
-    *b = (struct bench){.c = *c, .options = c->t->options, .records = c->records};
+    *b = (struct bench){.c = *c, .options = c->t->options, .records = c->records, .group = 1};
     if (c->device == NULL)
         return CH_FAIL(COHORT_EOPTION, "--device: which directory, block device or sim: drive?");
     return 0;
+}
+
+double
+bench_random_part(const struct bench_config *c, uint64_t n, uint64_t number)
+{
+    enum {
+        NEIGHBOURS = 64 /* two pages or so: most pages lie within one such block */
+    };
+    uint64_t blocks = n / NEIGHBOURS + 1, block;
+    struct ch_prng rng;
+    double v = 0.0;
+
+    if (c->compressibility_sd <= 0)
+        return c->compressibility;
+    block = c->unscrambled ? number / NEIGHBOURS : number / (UINT64_MAX / blocks + 1);
+    ch_prng_init(&rng, c->seed ^ gen_key_number(block, true));
+    for (int i = 0; i < 4; i++) /* nearly normal, of deviation 1 */
+        v += ch_prng_unit(&rng) - 0.5;
+    v = c->compressibility + c->compressibility_sd * v * 1.7320508;
+    return fmin(fmax(v, 0.0), 1.0);
 }
 
 int

@@ -147,7 +147,7 @@ report_stats_json(const struct cohort_stats *s, const struct figures *f, struct 
     };
     const struct named_real figures[] = {
         {"compress_ratio", f->compress_ratio},
-        {"compress_ratio_sd", FIGURE_UNKNOWN}, /* the library keeps no second moment */
+        {"compress_ratio_sd", f->compress_ratio_sd},
         {"packed_ratio", f->packed_ratio},
         {"fill", f->fill},
         {"gc_valid_ratio", f->gc_valid_ratio},
@@ -186,10 +186,12 @@ report_config(const struct bench *b, struct json_object *o)
         {"seed", c->seed},
         {"pages_planned", b->pages_planned},
         {"pages_loaded", b->pages_loaded},
+        {"skew_group", b->group},
     };
     const struct named_real reals[] = {
         {"zipf_theta", c->theta},
         {"compressibility", c->compressibility},
+        {"compressibility_sd", c->compressibility_sd > 0 ? c->compressibility_sd : FIGURE_ABSENT},
         {"leaf_fill", b->leaf_fill},
         {"load_seconds", b->load_seconds},
         {"fill_before_compression", c->fill > 0 ? c->fill / 100.0 : FIGURE_ABSENT},
@@ -211,6 +213,8 @@ report_config(const struct bench *b, struct json_object *o)
         rc = report_u64s(o, numbers, CH_ARRAY_LEN(numbers));
     if (rc == 0)
         rc = report_reals(o, reals, CH_ARRAY_LEN(reals));
+    if (rc == 0)
+        rc = report_text(o, "skew", skew_name(c->skew));
     if (rc == 0)
         rc = report_bool(o, "scrambled", !c->unscrambled);
     return rc;
@@ -268,6 +272,8 @@ bench_report_json(const struct bench *b, const struct bench_result *r, struct js
         json_object_object_add(o, "account_difference",
                                json_object_new_int64(r->account_difference)) != 0)
         rc = CH_FAIL(COHORT_ENOMEM, "JSON field account_difference");
+    if (rc == 0 && r->points.count > 1)
+        rc = points_json(&r->points, b->c.threads, o);
     if (rc != 0)
         json_object_put(o);
     else
@@ -331,6 +337,7 @@ report_stats_text(const struct cohort_stats *s, const struct figures *f, FILE *o
     print_figure(out, "fill", f->fill);
     print_figure(out, "hit rate", f->hit_rate);
     print_figure(out, "compress ratio", f->compress_ratio);
+    print_figure(out, "... standard deviation", f->compress_ratio_sd);
     print_figure(out, "packed ratio", f->packed_ratio);
     print_figure(out, "GC valid ratio", f->gc_valid_ratio);
     print_figure(out, "DB WAF", f->db_waf);

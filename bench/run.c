@@ -19,7 +19,7 @@
 #include "base/prng.h"
 #include "bench/bench.h"
 #include "bench/gen.h"
-#include "bench/zipf.h"
+#include "bench/skew.h"
 #include "rt/rt.h"
 
 enum {
@@ -45,8 +45,9 @@ struct run_mix {
 
 struct run {
     struct bench *b;
-    const struct run_mix *mix;
-    struct zipf zipf;
+    struct run_mix mix;
+    struct skew skew;
+    struct bench_points *points;
     _Atomic bool stop;        /* watcher -> workers */
     _Atomic bool measuring;   /* watcher -> workers: latencies count */
     _Atomic unsigned working; /* workers -> watcher: threads not done */
@@ -71,19 +72,29 @@ struct worker {
 };
 
 static const struct run_mix run_mixes[] = {
-    {"a", {50, 50, 0, 0, 0}, false},      {"b", {95, 5, 0, 0, 0}, false},
-    {"c", {100, 0, 0, 0, 0}, false},      {"d", {95, 0, 5, 0, 0}, true},
-    {"e", {0, 0, 5, 95, 0}, false},       {"f", {50, 0, 0, 0, 50}, false},
-    {"update", {0, 100, 0, 0, 0}, false},
+    {"a", {50, 50, 0, 0, 0}, false},        {"b", {95, 5, 0, 0, 0}, false},
+    {"c", {100, 0, 0, 0, 0}, false},        {"d", {95, 0, 5, 0, 0}, true},
+    {"e", {0, 0, 5, 95, 0}, false},         {"f", {50, 0, 0, 0, 50}, false},
+    {"update", {0, 100, 0, 0, 0}, false},   {"pages", {0, 100, 0, 0, 0}, false},
+    {"shift", {50, 50, 0, 0, 0}, false},    {"hotcold", {50, 50, 0, 0, 0}, false},
+    {"rangehot", {83, 14, 0, 3, 0}, false}, /* mixgraph's gets, puts, seeks */
 };
 
-static const struct run_mix *
-find_mix(const char *workload)
+static int
+find_mix(const struct bench_config *c, struct run_mix *out)
 {
-    for (size_t i = 0; i < CH_ARRAY_LEN(run_mixes); i++)
-        if (strcmp(run_mixes[i].workload, workload) == 0)
-            return &run_mixes[i];
-    return NULL;
+    unsigned updates = (unsigned)(c->updates + 0.5);
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(run_mixes); i++) {
+        if (strcmp(run_mixes[i].workload, c->workload) != 0)
+            continue;
+        *out = run_mixes[i];
+        if (updates > 0)
+            *out = (struct run_mix){c->workload, {100 - updates, updates, 0, 0, 0}, false};
+        return 0;
+    }
+    return CH_FAIL(COHORT_EOPTION, "--workload '%s': a to f, pages, rangehot, shift or hotcold",
+                   c->workload);
 }
 
 /* ---- operations ---- */
@@ -92,9 +103,10 @@ static uint64_t
 pick(struct worker *w)
 {
     struct run *r = w->run;
-    uint64_t rank = zipf_draw(&r->zipf, &w->rng);
+    uint64_t clock = atomic_load_explicit(&w->ops, memory_order_relaxed) * r->b->c.threads;
+    uint64_t rank = skew_draw(&r->skew, &w->rng, clock);
 
-    if (!r->mix->latest)
+    if (!r->mix.latest)
         return rank;
     return atomic_load_explicit(&r->visible, memory_order_acquire) - 1 - rank;
 }
@@ -121,10 +133,11 @@ static int
 put_record(struct worker *w, uint64_t i)
 {
     const struct bench_config *c = &w->run->b->c;
+    uint64_t number = gen_key_number(i, !c->unscrambled);
     uint8_t key[GEN_KEY_BYTES];
 
-    gen_key(i, !c->unscrambled, key);
-    gen_value(&w->rng, w->value, c->value_bytes, c->compressibility);
+    gen_key_bytes(number, key);
+    gen_value(&w->rng, w->value, c->value_bytes, bench_random_part(c, w->run->b->records, number));
     return cohort_put(w->run->b->db, key, sizeof(key), w->value, c->value_bytes);
 }
 
@@ -202,8 +215,8 @@ do_op(struct worker *w)
     uint64_t at = ch_prng_below(&w->rng, 100);
     unsigned kind = 0;
 
-    while (at >= w->run->mix->percent[kind]) {
-        at -= w->run->mix->percent[kind];
+    while (at >= w->run->mix.percent[kind]) {
+        at -= w->run->mix.percent[kind];
         kind++;
     }
     switch ((enum run_op)kind) {
@@ -220,7 +233,7 @@ do_op(struct worker *w)
     case OP_KINDS:
         break;
     }
-    return CH_FAIL(COHORT_EINVAL, "workload %s: its mix is not 100 percent", w->run->mix->workload);
+    return CH_FAIL(COHORT_EINVAL, "workload %s: its mix is not 100 percent", w->run->mix.workload);
 }
 
 static void
@@ -325,20 +338,27 @@ run_progress(const struct bench *b, const struct bench_sample *start,
     fputc('\n', stderr);
 }
 
+/* How much of the run is done, 0 to 1, by what ends it. */
+static double
+run_part(const struct bench *b, const struct bench_sample *start, const struct bench_sample *now)
+{
+    if (b->c.drive_writes > 0)
+        return (double)(now->stats.host_bytes - start->stats.host_bytes) /
+               (b->c.drive_writes * (double)now->stats.capacity_bytes);
+    if (b->c.seconds > 0)
+        return (double)(now->ns - start->ns) / (b->c.seconds * 1e9);
+    return b->c.ops > 0 ? (double)(now->ops - start->ops) / (double)b->c.ops : 0.0;
+}
+
 /* Where the run is: 0 before the window, 1 in its first half, 2 in its second, 3 at the end. */
 static unsigned
 run_phase(const struct bench *b, const struct bench_sample *start, const struct bench_sample *now)
 {
-    double part;
+    double part = run_part(b, start, now);
 
-    if (b->c.drive_writes > 0) {
-        part = (double)(now->stats.host_bytes - start->stats.host_bytes) /
-               (b->c.drive_writes * (double)now->stats.capacity_bytes);
+    if (b->c.drive_writes > 0)
         return part >= 1.0 ? 3 : part >= 0.875 ? 2 : part >= 0.75 ? 1 : 0;
-    }
-    if (b->c.seconds > 0 && (double)(now->ns - start->ns) >= b->c.seconds * 1e9)
-        return 3;
-    return 1;
+    return b->c.seconds > 0 && part >= 1.0 ? 3 : 1;
 }
 
 /* Gives the process up when nothing has happened for RUN_STALL_S: threads that never return cannot be
@@ -384,11 +404,12 @@ run_watch(struct run *r, struct worker *w, struct bench_sample start, struct ben
             shown = now;
         }
         run_check_stall(b, &moved, &now);
+        rc = points_take(r->points, b->db, run_part(b, &start, &now), &now);
         rt_sleep_ns(RUN_POLL_NS);
         if (rc == 0)
             rc = bench_sample(b->db, run_ops(w, b->c.threads), &now);
     }
-    return rc;
+    return rc == 0 ? points_take(r->points, b->db, 1.0, &now) : rc;
 }
 
 /* ---- one run ---- */
@@ -480,22 +501,34 @@ void
 bench_result_fini(struct bench_result *r)
 {
     free(r->latency);
+    points_fini(&r->points);
     *r = (struct bench_result){0};
 }
 
 int
 bench_run(struct bench *b, struct bench_result *out)
 {
-    struct run r = {.b = b};
+    struct run r = {.b = b, .points = &out->points};
+    const struct skew_config skew = {
+        .kind = b->c.skew,
+        .records = b->records,
+        .group = b->group,
+        .theta = b->c.theta,
+        .hot_part = b->c.hot_part,
+        .hot_ops = b->c.hot_ops,
+        .turn = b->c.shift_turn,
+        .seed = b->c.seed,
+    };
     struct bench_sample at[3] = {0};
     struct worker *w = NULL;
     int rc;
 
     *out = (struct bench_result){0};
-    r.mix = find_mix(b->c.workload);
-    if (r.mix == NULL)
-        return CH_FAIL(COHORT_EOPTION, "--workload '%s': a to f", b->c.workload);
-    rc = zipf_init(&r.zipf, b->records, b->c.theta);
+    rc = find_mix(&b->c, &r.mix);
+    if (rc == 0)
+        rc = skew_init(&r.skew, &skew);
+    if (rc == 0)
+        rc = points_init(&out->points, b->c.samples);
     if (rc != 0)
         return rc;
     atomic_init(&r.next, b->records);

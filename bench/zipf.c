@@ -23,6 +23,36 @@ zipf_zeta(uint64_t n, double theta)
     return sum;
 }
 
+/* Integral of x^-theta up to x, and its inverse; both steady at theta = 1. */
+static double
+area_to(double x, double theta)
+{
+    double l = log(x), t = (1.0 - theta) * l;
+
+    return fabs(t) > 1e-8 ? expm1(t) / t * l : l * (1.0 + t / 2.0);
+}
+
+static double
+area_inverse(double area, double theta)
+{
+    double t = fmax(area * (1.0 - theta), -1.0);
+
+    return fabs(t) > 1e-8 ? exp(log1p(t) / t * area) : exp(area * (1.0 - t / 2.0));
+}
+
+static uint64_t
+draw_exact(const struct zipf *z, struct ch_prng *rng)
+{
+    for (;;) {
+        double u = z->area_last + ch_prng_unit(rng) * (z->area_first - z->area_last);
+        double x = area_inverse(u, z->theta);
+        double k = fmin(fmax(floor(x + 0.5), 1.0), (double)z->n);
+
+        if (k - x <= z->squeeze || u >= area_to(k + 0.5, z->theta) - pow(k, -z->theta))
+            return (uint64_t)k - 1;
+    }
+}
+
 int
 zipf_init(struct zipf *z, uint64_t n, double theta)
 {
@@ -31,6 +61,12 @@ zipf_init(struct zipf *z, uint64_t n, double theta)
         return CH_FAIL(COHORT_EOPTION, "theta %g: 0 to %g", theta, ZIPF_THETA_MAX);
     z->n = n;
     z->theta = theta;
+    if (theta > ZIPF_THETA_GRAY) {
+        z->area_first = area_to(1.5, theta) - 1.0;
+        z->area_last = area_to((double)n + 0.5, theta);
+        z->squeeze = 2.0 - area_inverse(area_to(2.5, theta) - pow(2.0, -theta), theta);
+        return 0;
+    }
     z->alpha = 1.0 / (1.0 - theta);
     z->zetan = zipf_zeta(n, theta);
     z->second = 1.0 + pow(0.5, theta);
@@ -48,6 +84,8 @@ zipf_draw(const struct zipf *z, struct ch_prng *rng)
 
     if (z->theta <= 0.0)
         return ch_prng_below(rng, z->n);
+    if (z->theta > ZIPF_THETA_GRAY)
+        return draw_exact(z, rng);
     u = ch_prng_unit(rng);
     uz = u * z->zetan;
     if (uz < 1.0 || z->n == 1)

@@ -9,7 +9,7 @@ enum {
     DRAWS = 200000
 };
 
-static const double thetas[] = {0.0, 0.2, 0.5, 0.8, 0.9, 0.99, 0.999};
+static const double thetas[] = {0.0, 0.2, 0.5, 0.8, 0.9, 0.99, 0.999, 1.2, 2.0};
 
 /* Goal: the closed form of zeta is the sum. Method: both, below and above the switch at 1000. */
 static void
@@ -90,7 +90,7 @@ test_limits(struct zt *t)
 {
     struct zipf z;
 
-    ZT_STATUS(t, zipf_init(&z, 10, 1.0), COHORT_EOPTION);
+    ZT_STATUS(t, zipf_init(&z, 10, 5.1), COHORT_EOPTION);
     ZT_STATUS(t, zipf_init(&z, 10, -0.1), COHORT_EOPTION);
     ZT_STATUS(t, zipf_init(&z, 10, (double)NAN), COHORT_EOPTION);
     for (uint64_t n = 1; n <= 3; n++) {
@@ -100,6 +100,18 @@ test_limits(struct zt *t)
         for (int i = 0; i < 2000; i++)
             top = ch_max_u64(top, zipf_draw(&z, &t->rng));
         ZT_CHECK(t, top == n - 1);
+    }
+    /* theta 1, where sums have no closed form: rank r comes 1 / (r + 1) as often as rank 0. */
+    ZT_OK(t, zipf_init(&z, 1000, 1.0));
+    for (uint64_t first = 0, tenth = 0, i = 0;; i++) {
+        uint64_t rank = zipf_draw(&z, &t->rng);
+
+        first += rank == 0;
+        tenth += rank == 9;
+        if (i == DRAWS) {
+            ZT_CHECK(t, tenth > first / 10 - first / 50 && tenth < first / 10 + first / 50);
+            break;
+        }
     }
     /* The last ranks of a large range are reached, and none beyond. */
     ZT_OK(t, zipf_init(&z, UINT64_C(1) << 40, 0.2));

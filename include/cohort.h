@@ -446,11 +446,17 @@ struct cohort_stats {
     uint64_t version_bytes, version_entries; /* memory of old versions */
     uint64_t undo_spilled_bytes;             /* before-images moved to pages, since open */
     uint64_t trees;                          /* named ones */
+    /* sum of the squares of page_write_stored's images: their spread */
+    uint64_t page_write_squares;
 };
 COHORT_API int cohort_stats(cohort_db *db, struct cohort_stats *s);
 /* The same as one JSON object; *text is freed by cohort_free(). */
 COHORT_API int cohort_stats_json(cohort_db *db, char **text);
 COHORT_API void cohort_free(void *p);
+/* How full each zone is, one character a zone in their order: '.' free, '0' to '9' tenths of live bytes, 'A' to 'J' the
+ * same of a zone that is being filled, 'm' the arrays of map and zone table, 'x' retired. The first `n` of them are written,
+ * without a final zero; *zones is how many there are. Written in place there is nothing to tell: all count as free. */
+COHORT_API int cohort_zone_map(cohort_db *db, char *map, size_t n, size_t *zones);
 
 /* Verifies every page, image, place and zone of an open, otherwise idle database; each finding is
  * passed to `report` (may be NULL) as one line. COHORT_OK when there is none, else ECORRUPT. */

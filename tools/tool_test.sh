@@ -410,7 +410,7 @@ bad "ycsb on what exists" "$dir/ycsb: already exists" bench ycsb -d "$dir/ycsb" 
 bad "unknown workload" "workload 'z'" bench ycsb -d sim:generic,bytes=64M -w z --records 10 --quiet
 bad "unknown bench" "no bench 'x'" bench x
 bad "bench without device" "device" bench ycsb
-bad "theta out of range" "theta 1" bench ycsb -d "$dir/x" --theta 1
+bad "theta out of range" "theta 6" bench ycsb -d "$dir/x" --theta 6
 bad "value too large for a bench" "value-bytes" bench ycsb -d "$dir/x" --value-bytes 2000
 bad "two ends" "one of" bench ycsb -d "$dir/x" --ops 1 --seconds 1
 ok "fill" "*" bench ycsb -d sim:generic,bytes=64M --fill 30 --cache 20% --ops 1000 --json --quiet

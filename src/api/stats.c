@@ -44,6 +44,7 @@ fill_store(struct db *db, struct cohort_stats *s)
     store_counts(db->store, &c);
     s->page_writes = c.page_writes;
     s->page_write_stored = c.page_write_stored;
+    s->page_write_squares = c.page_write_squares;
     s->gc_zones = c.gc_zones;
     s->gc_live_bytes = c.gc_live_bytes;
     s->retired_zones = c.retired;
@@ -181,6 +182,7 @@ cohort_stats_json(cohort_db *db, char **text)
     FIELD(payload_bytes);
     FIELD(page_writes);
     FIELD(page_write_stored);
+    FIELD(page_write_squares);
     FIELD(cache_hits);
     FIELD(cache_misses);
     FIELD(cache_bytes);
@@ -216,6 +218,45 @@ cohort_stats_json(cohort_db *db, char **text)
     *text = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
     json_object_put(o);
     return *text != NULL ? 0 : CH_FAIL(COHORT_ENOMEM, "statistics");
+}
+
+static char
+zone_letter(const struct zone_info *z, uint64_t zone_bytes)
+{
+    uint64_t tenth = ch_min_u64(zone_bytes > 0 ? z->live_bytes * 10 / zone_bytes : 0, 9);
+
+    switch (z->state) {
+    case ZONE_FREE:
+        return '.';
+    case ZONE_OPEN:
+        return (char)('A' + tenth);
+    case ZONE_SEALED:
+    case ZONE_COLLECT:
+    case ZONE_DEAD:
+        return (char)('0' + tenth);
+    case ZONE_META:
+        return 'm';
+    case ZONE_RETIRED:
+        return 'x';
+    }
+    return '?';
+}
+
+COHORT_API int
+cohort_zone_map(cohort_db *db, char *map, size_t n, size_t *zones)
+{
+    const struct zone_table *t;
+    struct zone_info info;
+
+    if (db == NULL || zones == NULL || (map == NULL && n > 0))
+        return CH_FAIL(COHORT_EINVAL, "cohort_zone_map: null argument");
+    t = store_zones(db->db->store);
+    *zones = zone_count(t);
+    for (size_t z = 0; z < n && z < *zones; z++) {
+        zone_info(t, (zone_id)z, &info);
+        map[z] = zone_letter(&info, db->db->root.zone_bytes);
+    }
+    return 0;
 }
 
 COHORT_API int

@@ -687,6 +687,7 @@ store_counts(struct store *s, struct store_counts *out)
     memset(out, 0, sizeof(*out));
     out->page_writes = atomic_load_explicit(&s->page_writes, memory_order_relaxed);
     out->page_write_stored = atomic_load_explicit(&s->page_write_stored, memory_order_relaxed);
+    out->page_write_squares = atomic_load_explicit(&s->page_write_squares, memory_order_relaxed);
     out->carried = atomic_load_explicit(&s->carried, memory_order_relaxed);
     out->gc_zones = atomic_load_explicit(&s->gc_zones, memory_order_relaxed);
     out->gc_live_bytes = atomic_load_explicit(&s->gc_live_bytes, memory_order_relaxed);

@@ -67,6 +67,7 @@ struct store_batch {
 struct store;
 struct store_counts {
     uint64_t page_writes, page_write_stored, carried;
+    uint64_t page_write_squares; /* sum of the squares of their stored bytes */
     uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost; /* lost: races lost, orphans */
     uint64_t zones_reset, retired;
 };

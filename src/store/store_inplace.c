@@ -196,6 +196,7 @@ inplace_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
     }
     store_count(&s->page_writes, n);
     store_count(&s->page_write_stored, (uint64_t)n * CH_PAGE_BYTES);
+    store_count(&s->page_write_squares, (uint64_t)n * CH_PAGE_BYTES * CH_PAGE_BYTES);
     return 0;
 }
 

@@ -124,7 +124,7 @@ struct store {
     _Atomic uint64_t round_now, unlogged_round, covered_round;
 
     /* Counters, relaxed: read by store_counts() only. */
-    _Atomic uint64_t page_writes, page_write_stored, carried;
+    _Atomic uint64_t page_writes, page_write_stored, page_write_squares, carried;
     _Atomic uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost, zones_reset;
 };
 

@@ -284,6 +284,7 @@ oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
     struct pack_plan plan = {0};
     uint64_t early = CH_BUG(R6_EARLY_TICKET) ? dev_flush_ticket(s->cfg.dev) : 0;
     unsigned spans = 0;
+    uint64_t squares = 0;
     int rc;
 
     if (s->w.writes++ % STORE_CENSUS_WRITES == 0)
@@ -302,12 +303,14 @@ oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
         pages[i].carried = it->carried;
         if (it->carried)
             continue;
+        squares += (uint64_t)it->bytes * it->bytes;
         pages[i].place = place_make(s->w.slot_no[it->slot], it->offset, it->bytes);
         out->pids[out->count] = pages[i].pid;
         out->places[out->count++] = pages[i].place;
     }
     store_count(&s->page_writes, out->count);
     store_count(&s->page_write_stored, plan.image_total);
+    store_count(&s->page_write_squares, squares);
     store_count(&s->carried, n - out->count);
     return 0;
 }
