@@ -47,6 +47,9 @@ CH_NODISCARD int tpcc_verdict(const struct tpcc_bench *b);
 CH_NODISCARD int tpcc_finish(struct tpcc_bench *b, int rc);
 double tpcc_tpmc(const struct tpcc_bench *b);
 CH_NODISCARD int tpcc_report(const struct tpcc_bench *b);
+CH_NODISCARD int tpcc_report_json(const struct tpcc_bench *b, struct json_object *o);
+/* Media bytes a new order of the window; FIGURE_UNKNOWN where the drive does not tell. */
+double tpcc_flash_per_new_order(const struct tpcc_bench *b);
 /* Latencies of one kind as field `name` of `o`. */
 CH_NODISCARD int tpcc_report_latency(struct json_object *o, const char *name,
                                      const struct ch_hist *h);

@@ -108,8 +108,8 @@ report_counts(const struct tpcc_bench *b, struct json_object *o)
 }
 
 /* Flash bytes a new order: NAN = unknown to the drive. */
-static double
-flash_per_new_order(const struct tpcc_bench *b)
+double
+tpcc_flash_per_new_order(const struct tpcc_bench *b)
 {
     uint64_t n = b->new_orders[2] - b->new_orders[0];
 
@@ -136,7 +136,7 @@ report_run(const struct tpcc_bench *b, struct json_object *o)
         double v;
     } reals[] = {
         {"tpmc", tpcc_tpmc(b)},
-        {"flash_bytes_per_new_order", flash_per_new_order(b)},
+        {"flash_bytes_per_new_order", tpcc_flash_per_new_order(b)},
         {"host_bytes_per_new_order", host_per_new_order(b)},
         {"seconds", b->r.run.seconds},
         {"ops_per_s", b->r.figures.ops_per_s},
@@ -190,8 +190,8 @@ report_check(const struct tpcc_check *c, const char *name, struct json_object *o
     return rc;
 }
 
-static int
-report_json(const struct tpcc_bench *b, struct json_object *o)
+int
+tpcc_report_json(const struct tpcc_bench *b, struct json_object *o)
 {
     bool ran = b->result.seconds > 0;
     int rc;
@@ -261,7 +261,7 @@ report_text_run(const struct tpcc_bench *b)
     print_figure("tpmC (committed new orders)", tpcc_tpmc(b));
     print_figure("seconds", b->r.run.seconds);
     print_figure("transactions/s", b->r.figures.ops_per_s);
-    print_figure("flash bytes/new order", flash_per_new_order(b));
+    print_figure("flash bytes/new order", tpcc_flash_per_new_order(b));
     print_figure("host bytes/new order", host_per_new_order(b));
     print_figure("CPU us/transaction", b->r.figures.cpu_us_per_op);
     print_figure("reads/transaction", b->r.figures.reads_per_op);
@@ -314,7 +314,7 @@ tpcc_report(const struct tpcc_bench *b)
     o = json_object_new_object();
     if (o == NULL)
         return CH_FAIL(COHORT_ENOMEM, "JSON");
-    rc = report_json(b, o);
+    rc = tpcc_report_json(b, o);
     if (rc != 0) {
         json_object_put(o);
         return rc;
