@@ -42,7 +42,8 @@ struct ssd_config;
 struct sim_uri {
     char *file; /* owned; NULL = memory */
     bool volatile_cache;
-    bool untorn; /* a power cut leaves each 4 KiB block whole, old or new */
+    bool unit_hidden; /* dev_caps().unit_bytes = 0 */
+    bool untorn;      /* a power cut leaves each 4 KiB block whole, old or new */
     uint64_t seed;
 };
 /* Fills *cfg, logical_pages included, and *uri; EOPTION names the bad key. On error nothing is

@@ -75,7 +75,8 @@ struct sim_drive {
     char *name;
     uint64_t bytes;
     uint64_t seed;
-    uint64_t unit_bytes;
+    uint64_t unit_bytes; /* as told; 0 = hidden */
+    uint32_t streams;
     uint64_t generation;
     bool untorn;             /* blocks survive a cut whole */
     struct sim_handle *open; /* the one that is alive */
@@ -250,15 +251,19 @@ versions_save(struct sim_drive *s, uint64_t off, uint64_t len, bool reset)
 
 /* ---- requests ---- */
 
+/* Writes `len` bytes of a request, the first of them `from` bytes into it. */
 static int
-write_blocks(struct sim_drive *s, uint64_t off, const void *buf, uint64_t len)
+write_blocks(struct sim_drive *s, const struct dev_req *r, uint64_t from, uint64_t len)
 {
+    uint64_t off = r->off + from;
+    const uint8_t *buf = (const uint8_t *)r->buf + from;
     int e = versions_save(s, off, len, false);
 
     if (e == 0 && len > 0)
         e = contents_write(s, off, buf, len);
     if (e == 0 && len > 0)
-        ssd_write(s->ssd, off / DEV_BLOCK_BYTES, len / DEV_BLOCK_BYTES);
+        ssd_write_to(s->ssd, r->stream == 0 ? 0 : r->stream - 1, off / DEV_BLOCK_BYTES,
+                     len / DEV_BLOCK_BYTES);
     return e;
 }
 
@@ -273,7 +278,7 @@ req_execute(struct sim_drive *s, struct dev_req *r, uint64_t done, uint64_t flus
         return contents_read(s, r->off, r->buf, r->len);
     case DEV_WRITE:
     case DEV_APPEND:
-        return write_blocks(s, r->off + done, (const uint8_t *)r->buf + done, r->len - done);
+        return write_blocks(s, r, done, r->len - done);
     case DEV_FLUSH:
         versions_forget(s, flush_mark);
         return 0;
@@ -338,7 +343,7 @@ req_begin(struct sim_handle *h, struct dev_req *r, bool slow, uint64_t *ns)
     *ns = ch_max_u64(*ns, draw_ns(s, mean, slow));
     if (write && ch_prng_below(&s->timing_rng, 2) == 0)
         done = ch_prng_below(&s->timing_rng, r->len / DEV_BLOCK_BYTES + 1) * DEV_BLOCK_BYTES;
-    if (done > 0 && h->generation == s->generation && write_blocks(s, r->off, r->buf, done) != 0)
+    if (done > 0 && h->generation == s->generation && write_blocks(s, r, 0, done) != 0)
         done = 0;
     rt_unlock(&s->lock);
     return done;
@@ -455,6 +460,96 @@ sim_physical(struct dev *d, uint64_t *host, uint64_t *media)
     *media = c.media_bytes;
 }
 
+/* ---- placement handles ---- */
+
+static int
+stream_check(struct dev *d, uint32_t stream)
+{
+    if (stream <= dev_caps(d)->streams)
+        return 0;
+    errno = 0;
+    return CH_FAIL(COHORT_EINVAL, "%s: stream %u of %u", dev_name(d), stream, dev_caps(d)->streams);
+}
+
+static int
+sim_stream_room(struct dev *d, uint32_t stream, uint64_t *bytes)
+{
+    const struct sim_handle *h = dev_impl(d);
+    int rc = stream_check(d, stream);
+
+    if (rc != 0)
+        return rc;
+    rt_lock(&h->drive->lock);
+    *bytes =
+        (uint64_t)ssd_handle_room(h->drive->ssd, stream == 0 ? 0 : stream - 1) * DEV_BLOCK_BYTES;
+    rt_unlock(&h->drive->lock);
+    return 0;
+}
+
+static int
+sim_stream_update(struct dev *d, uint32_t stream)
+{
+    const struct sim_handle *h = dev_impl(d);
+    struct sim_drive *s = h->drive;
+    int rc = stream_check(d, stream);
+    bool alive;
+
+    if (rc != 0)
+        return rc;
+    rt_lock(&s->lock);
+    alive = h->generation == s->generation; /* V4 */
+    if (alive)
+        ssd_handle_update(s->ssd, stream == 0 ? 0 : stream - 1);
+    rt_unlock(&s->lock);
+    errno = EIO;
+    return alive ? 0 : CH_FAIL(COHORT_EIO, "%s: update of stream %u", dev_name(d), stream);
+}
+
+static int
+sim_stream_stats(struct dev *d, struct dev_stream_stats *out)
+{
+    const struct sim_handle *h = dev_impl(d);
+    struct ssd_counts c;
+
+    rt_lock(&h->drive->lock);
+    ssd_counts(h->drive->ssd, &c);
+    rt_unlock(&h->drive->lock);
+    *out = (struct dev_stream_stats){.host_bytes = c.host_bytes,
+                                     .media_bytes = c.media_bytes,
+                                     .erased_bytes = c.erased_pages * DEV_BLOCK_BYTES};
+    return 0;
+}
+
+static struct dev_event
+event_of(const struct ssd_event *e)
+{
+    static const enum dev_event_kind KIND[] = {
+        [SSD_EVENT_NOT_FULL] = DEV_EVENT_NOT_FULL,
+        [SSD_EVENT_BAD_HANDLE] = DEV_EVENT_BAD_STREAM,
+        [SSD_EVENT_REALLOCATED] = DEV_EVENT_REALLOCATED,
+        [SSD_EVENT_CHANGED] = DEV_EVENT_CHANGED,
+    };
+
+    return (struct dev_event){.kind = KIND[e->kind],
+                              .stream = e->handle == SSD_MIXED ? 0 : e->handle + 1,
+                              .off = e->lpage * DEV_BLOCK_BYTES,
+                              .bytes = (uint64_t)e->pages * DEV_BLOCK_BYTES};
+}
+
+static int
+sim_events(struct dev *d, struct dev_event *out, unsigned max, unsigned *n)
+{
+    const struct sim_handle *h = dev_impl(d);
+    struct ssd_event e;
+
+    *n = 0;
+    rt_lock(&h->drive->lock);
+    while (*n < max && ssd_events(h->drive->ssd, &e, 1) == 1)
+        out[(*n)++] = event_of(&e);
+    rt_unlock(&h->drive->lock);
+    return 0;
+}
+
 static void
 sim_close(struct dev *d)
 {
@@ -478,6 +573,10 @@ static const struct dev_ops SIM_OPS = {
     .wait = sim_wait,
     .size = sim_size,
     .physical = sim_physical,
+    .stream_room = sim_stream_room,
+    .stream_update = sim_stream_update,
+    .stream_stats = sim_stream_stats,
+    .events = sim_events,
 };
 
 /* ---- the drive ---- */
@@ -544,7 +643,6 @@ drive_alloc(struct sim_drive *s, const struct ssd_config *cfg, bool volatile_cac
     int rc;
 
     s->bytes = blocks * DEV_BLOCK_BYTES;
-    s->unit_bytes = (uint64_t)cfg->superblock_pages * DEV_BLOCK_BYTES;
     rc = ssd_create(cfg, &s->ssd);
     if (rc != 0)
         return rc;
@@ -585,6 +683,8 @@ drive_create(const char *text, unsigned flags, struct sim_drive **out)
         goto out;
     s->seed = uri.seed;
     s->untorn = uri.untorn;
+    s->unit_bytes = uri.unit_hidden ? 0 : (uint64_t)cfg.superblock_pages * DEV_BLOCK_BYTES;
+    s->streams = cfg.handles;
     rc = drive_alloc(s, &cfg, uri.volatile_cache, uri.file == NULL);
     if (rc == 0 && uri.file != NULL)
         rc = open_contents(s, uri.file, flags);
@@ -631,6 +731,7 @@ sim_open(struct sim_drive *s, bool owns, struct dev **out)
         .bytes = s->bytes,
         .block_bytes = DEV_BLOCK_BYTES,
         .unit_bytes = s->unit_bytes,
+        .streams = s->streams,
         .volatile_cache = s->versions != NULL,
     };
     bool busy;

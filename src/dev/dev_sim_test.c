@@ -70,6 +70,14 @@ test_uri_errors_name_the_key(struct zt *t)
         {"sim:generic,pm9a3", "pm9a3"},
         {"sim:zip100", "zip100"},
         {"sim:open=0", "open"},
+        {"sim:fdp=maybe", "fdp"},
+        {"sim:isolation=none", "isolation"},
+        {"sim:isolation=persistent", "isolation"},
+        {"sim:unit=secret", "unit"},
+        {"sim:buffer=1000", "buffer"},
+        {"sim:slc=2", "slc"},
+        {"sim:model=floppy", "floppy"},
+        {"sim:bytes=64M,model=generic", "model"},
     };
     struct dev *d = NULL;
 
@@ -100,6 +108,71 @@ test_uri_sets_the_drive(struct zt *t)
     ZT_CHECK(t, dev_caps(d)->unit_bytes == 1 << 20 && !dev_caps(d)->volatile_cache);
     dev_close(d);
     sim_drive_destroy(s);
+}
+
+/* ---- placement handles ---- */
+
+/* Streams reach the drive's handles, through wrappers, too; events and statistics come back. */
+static void
+test_streams(struct zt *t)
+{
+    struct sim_drive *s = drive(t, "model=fdp,bytes=16M,superblock=256K,handles=3");
+    struct dev_fault_plan none = {0};
+    struct dev *d = handle(t, s), *f = NULL;
+    struct dev_stream_stats stats;
+    struct dev_event e[4];
+    uint8_t *buf = blocks(t, 64);
+    uint64_t room;
+    unsigned n;
+
+    ZT_OK(t, dev_fault_open(d, &none, &f));
+    ZT_CHECK(t, dev_streams(f) == 3 && dev_caps(f)->unit_bytes == 256 << 10);
+    for (uint32_t stream = 0; stream <= 4; stream++) {
+        struct dev_req r = {.op = DEV_WRITE, .off = stream << 20, .len = 4 * B, .buf = buf};
+
+        r.stream = stream;
+        r.split[0] = 4 * B;
+        ZT_OK(t, dev_io(f, &r, 1));
+    }
+    ZT_OK(t, dev_stream_room(f, 0, &room)); /* 0 and 1 are handle 0, and 4, which there is not */
+    ZT_CHECK(t, room == (256 << 10) - 12 * B);
+    ZT_OK(t, dev_stream_room(f, 3, &room));
+    ZT_CHECK(t, room == (256 << 10) - 4 * B);
+    ZT_OK(t, dev_stream_update(f, 3));
+    ZT_OK(t, dev_events(f, e, 4, &n));
+    ZT_CHECK(t, n == 2 && e[0].kind == DEV_EVENT_BAD_STREAM && e[0].stream == 4);
+    ZT_CHECK(t, e[1].kind == DEV_EVENT_NOT_FULL && e[1].stream == 3 && e[1].bytes == room);
+    ZT_OK(t, dev_stream_room(f, 3, &room));
+    ZT_CHECK(t, room == 256 << 10);
+    ZT_STATUS(t, dev_stream_room(f, 4, &room), COHORT_EINVAL);
+    ZT_STATUS(t, dev_stream_update(f, 4), COHORT_EINVAL);
+    ZT_OK(t, dev_stream_stats(f, &stats));
+    ZT_CHECK(t, stats.host_bytes == 20 * B && stats.media_bytes == 20 * B);
+    sim_drive_crash(s, 1);
+    ZT_STATUS(t, dev_stream_update(f, 1), COHORT_EIO);
+    dev_close(f);
+    sim_drive_destroy(s);
+    ch_free_aligned(buf);
+}
+
+static void
+test_no_streams(struct zt *t)
+{
+    struct dev_event e;
+    struct dev_zone z;
+    struct dev *d = NULL;
+    uint64_t room;
+    unsigned n;
+
+    ZT_OK(t, dev_open("sim:fdp,fdp=no,bytes=1M,superblock=64K,unit=hidden", 0, 0, &d));
+    ZT_CHECK(t, dev_streams(d) == 0 && dev_caps(d)->unit_bytes == 0);
+    ZT_STATUS(t, dev_stream_room(d, 0, &room), COHORT_EUNSUPPORTED);
+    ZT_STATUS(t, dev_stream_update(d, 0), COHORT_EUNSUPPORTED);
+    ZT_STATUS(t, dev_events(d, &e, 1, &n), COHORT_EUNSUPPORTED);
+    ZT_STATUS(t, dev_zone_report(d, 0, &z, 1, &n), COHORT_EUNSUPPORTED);
+    ZT_STATUS(t, dev_zone_do(d, 0, DEV_ZONE_DO_FINISH), COHORT_EUNSUPPORTED);
+    ZT_CHECK(t, dev_virtual_background(d) == 0);
+    dev_close(d);
 }
 
 /* ---- contents and counters ---- */
@@ -560,6 +633,8 @@ test_reset_is_volatile(struct zt *t)
 static const struct zt_case CASES[] = {
     {"uri_errors_name_the_key", test_uri_errors_name_the_key, 1},
     {"uri_sets_the_drive", test_uri_sets_the_drive, 1},
+    {"streams", test_streams, 1},
+    {"no_streams", test_no_streams, 1},
     {"contents_and_counts", test_contents_and_counts, 5},
     {"file_backed", test_file_backed, 1},
     {"peek_and_poke", test_peek_and_poke, 1},

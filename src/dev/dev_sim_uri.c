@@ -7,22 +7,32 @@
  *     stripe=128K     bytes to one of them before the next                     (model)
  *     gc=separate     or shared: where device GC writes                        (model)
  *     gc_low=2        free superblocks at which device GC starts               (model)
- *     floor=4.5%      media bytes beyond page programs, per host byte          (model)
+ *     buffer=256K     write buffer that absorbs rewrites                       (model)
+ *     wear=N          erases by which superblocks may differ; 0 = any          (model)
+ *     choices=N       GC victim: the best of so many; 0 = of all               (model)
+ *     burst=N         superblocks that GC may free beyond the first            (model)
+ *     slc=2%          SLC cache, of the capacity                               (model)
+ *     handles=8       placement handles (FDP); or fdp=yes (8), fdp=no          (model)
+ *     isolation=initial   or persistent: whether GC mixes handles' data        (model)
+ *     unit=shown      or hidden: whether dev_caps() tells the erase unit       (shown)
+ *     floor=4.5%      media bytes beyond page programs, per programmed byte    (model)
  *     cache=volatile  or none: what a power cut may do to unflushed writes     (volatile)
  *     file=PATH       keeps the contents there; the path can't hold a comma    (memory)
  *     seed=0          mixed into what a power cut draws                        (0)
  *
- * MODEL may be left out: "generic". Sizes take K, M, G and T, powers of 1024. Pure.
+ * MODEL may be left out ("generic") or given as model=MODEL, before the keys it has values for. Sizes take K, M, G and T, powers of 1024. Pure.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "dev/dev_internal.h"
 #include "ssd/ssd.h"
 
 enum {
-    URI_BYTES_MAX = 1024
+    URI_BYTES_MAX = 1024,
+    URI_HANDLES = 8
 };
 
 /* Digits only, then at most one suffix; false when it is no size or too large. */
@@ -120,38 +130,95 @@ parse_either(const char *text, const char *first, const char *second, bool *out)
     return true;
 }
 
+enum key_kind {
+    KEY_BYTES,   /* uint64_t pages */
+    KEY_PAGES,   /* uint32_t pages, from a size */
+    KEY_PERCENT, /* uint32_t permille */
+    KEY_NUMBER,  /* uint32_t */
+    KEY_SEED,    /* uint64_t */
+    KEY_EITHER,  /* bool: it is the second of two words */
+    KEY_FILE
+};
+
+static const struct key {
+    const char *name;
+    enum key_kind kind;
+    bool of_uri; /* the field is one of struct sim_uri, else of struct ssd_config */
+    size_t field;
+    const char *first, *second; /* EITHER */
+} KEYS[] = {
+    {"bytes", KEY_BYTES, false, offsetof(struct ssd_config, logical_pages), NULL, NULL},
+    {"spare", KEY_PERCENT, false, offsetof(struct ssd_config, spare_permille), NULL, NULL},
+    {"floor", KEY_PERCENT, false, offsetof(struct ssd_config, floor_permille), NULL, NULL},
+    {"slc", KEY_PERCENT, false, offsetof(struct ssd_config, slc_permille), NULL, NULL},
+    {"superblock", KEY_PAGES, false, offsetof(struct ssd_config, superblock_pages), NULL, NULL},
+    {"stripe", KEY_PAGES, false, offsetof(struct ssd_config, stripe_pages), NULL, NULL},
+    {"buffer", KEY_PAGES, false, offsetof(struct ssd_config, buffer_pages), NULL, NULL},
+    {"open", KEY_NUMBER, false, offsetof(struct ssd_config, open_superblocks), NULL, NULL},
+    {"gc_low", KEY_NUMBER, false, offsetof(struct ssd_config, gc_low), NULL, NULL},
+    {"wear", KEY_NUMBER, false, offsetof(struct ssd_config, wear_spread), NULL, NULL},
+    {"choices", KEY_NUMBER, false, offsetof(struct ssd_config, gc_choices), NULL, NULL},
+    {"burst", KEY_NUMBER, false, offsetof(struct ssd_config, gc_burst), NULL, NULL},
+    {"handles", KEY_NUMBER, false, offsetof(struct ssd_config, handles), NULL, NULL},
+    {"isolation", KEY_EITHER, false, offsetof(struct ssd_config, persistent), "initial",
+     "persistent"},
+    {"gc", KEY_EITHER, false, offsetof(struct ssd_config, shared_gc), "separate", "shared"},
+    {"cache", KEY_EITHER, true, offsetof(struct sim_uri, volatile_cache), "none", "volatile"},
+    {"tear", KEY_EITHER, true, offsetof(struct sim_uri, untorn), "yes", "no"},
+    {"unit", KEY_EITHER, true, offsetof(struct sim_uri, unit_hidden), "shown", "hidden"},
+    {"seed", KEY_SEED, true, offsetof(struct sim_uri, seed), NULL, NULL},
+    {"file", KEY_FILE, true, offsetof(struct sim_uri, file), NULL, NULL},
+};
+
+static bool
+parse_file(const char *value, char **file)
+{
+    free(*file);
+    *file = *value == '\0' ? NULL : strdup(value);
+    return *file != NULL;
+}
+
+/* Whether the value is good. */
+static bool
+key_set(const struct key *k, const char *value, void *field)
+{
+    switch (k->kind) {
+    case KEY_BYTES:
+        return parse_bytes(value, field);
+    case KEY_PAGES:
+        return parse_pages(value, field);
+    case KEY_PERCENT:
+        return parse_percent(value, field);
+    case KEY_NUMBER:
+        return parse_u32(value, field);
+    case KEY_SEED:
+        return parse_size(value, field);
+    case KEY_EITHER:
+        return parse_either(value, k->first, k->second, field);
+    case KEY_FILE:
+        return parse_file(value, field);
+    }
+    return false;
+}
+
 /* *known = there is such a key; returns whether its value is good. */
 static bool
 set_key(const char *key, const char *value, struct ssd_config *cfg, struct sim_uri *uri,
         bool *known)
 {
+    bool fdp = false;
+
     *known = true;
-    if (strcmp(key, "bytes") == 0)
-        return parse_bytes(value, &cfg->logical_pages);
-    if (strcmp(key, "spare") == 0)
-        return parse_percent(value, &cfg->spare_permille);
-    if (strcmp(key, "floor") == 0)
-        return parse_percent(value, &cfg->floor_permille);
-    if (strcmp(key, "superblock") == 0)
-        return parse_pages(value, &cfg->superblock_pages);
-    if (strcmp(key, "stripe") == 0)
-        return parse_pages(value, &cfg->stripe_pages);
-    if (strcmp(key, "open") == 0)
-        return parse_u32(value, &cfg->open_superblocks);
-    if (strcmp(key, "gc_low") == 0)
-        return parse_u32(value, &cfg->gc_low);
-    if (strcmp(key, "gc") == 0)
-        return parse_either(value, "separate", "shared", &cfg->shared_gc);
-    if (strcmp(key, "cache") == 0)
-        return parse_either(value, "none", "volatile", &uri->volatile_cache);
-    if (strcmp(key, "tear") == 0)
-        return parse_either(value, "yes", "no", &uri->untorn);
-    if (strcmp(key, "seed") == 0)
-        return parse_size(value, &uri->seed);
-    if (strcmp(key, "file") == 0) {
-        free(uri->file);
-        uri->file = *value == '\0' ? NULL : strdup(value);
-        return uri->file != NULL;
+    if (strcmp(key, "fdp") == 0) {
+        if (!parse_either(value, "no", "yes", &fdp))
+            return false;
+        cfg->handles = !fdp ? 0 : cfg->handles > 0 ? cfg->handles : URI_HANDLES;
+        return true;
+    }
+    for (size_t i = 0; i < CH_ARRAY_LEN(KEYS); i++) {
+        if (strcmp(KEYS[i].name, key) == 0)
+            return key_set(&KEYS[i], value,
+                           (char *)(KEYS[i].of_uri ? (void *)uri : (void *)cfg) + KEYS[i].field);
     }
     *known = false;
     return false;
@@ -179,9 +246,13 @@ sim_uri_parse(const char *text, struct ssd_config *cfg, struct sim_uri *uri)
         value = strchr(word, '=');
         if (value != NULL) {
             *value++ = '\0';
-            if (!set_key(word, value, cfg, uri, &known))
+            if (first && strcmp(word, "model") == 0) {
+                rc = ssd_model(value, cfg);
+                cfg->logical_pages = pages;
+            } else if (!set_key(word, value, cfg, uri, &known)) {
                 rc = known ? CH_FAIL(COHORT_EOPTION, "sim: %s=%s: bad value", word, value)
                            : CH_FAIL(COHORT_EOPTION, "sim: %s: no such key", word);
+            }
         } else if (first && *word != '\0') {
             rc = ssd_model(word, cfg);
             cfg->logical_pages = pages;

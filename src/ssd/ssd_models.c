@@ -36,11 +36,12 @@ static const struct {
       .superblock_pages = 8 * MIB_PAGES,
       .open_superblocks = 1,
       .stripe_pages = STRIPE_PAGES}},
-    /* Solidigm D7-P5520 1.92 TB. Spare: fitted, uniform 3.53 to 3.59 => about 2100 GiB behind 1788.
-     * Floor: measured, sequential 1.04 to 1.11, the lower end taken. GC stream: assumed. */
+    /* Solidigm D7-P5520 1.92 TB. Spare: fitted, uniform 3.53 to 3.59 = 1.04 x A_LRU with about
+     * 2115 GiB behind 1788. Floor: measured, sequential 1.04 to 1.11, the lower end taken. GC
+     * stream: assumed. */
     {"p5520",
      'B',
-     {.spare_permille = 174,
+     {.spare_permille = 183,
       .superblock_pages = 8 * MIB_PAGES,
       .open_superblocks = 1,
       .stripe_pages = STRIPE_PAGES,
@@ -91,16 +92,29 @@ static const struct {
       .superblock_pages = 64 * MIB_PAGES,
       .open_superblocks = 1,
       .stripe_pages = STRIPE_PAGES}},
-    /* A cheap drive, assumed, not measured: nominal spare space, host data striped over several
-     * open superblocks so that what was written together is not erased together, and GC that mixes
-     * what it moves with what the host writes. */
+    /* An FDP drive, 1 drive write a day: eight handles in one reclaim group, initially isolated, as
+     * commercial ones are reported to be. The reclaim unit is scaled as superblocks are. Spare:
+     * nominal. Floor: assumed none. */
+    {"fdp",
+     'G',
+     {.spare_permille = 70,
+      .superblock_pages = 8 * MIB_PAGES,
+      .open_superblocks = 1,
+      .stripe_pages = STRIPE_PAGES,
+      .handles = 8}},
+    /* A cheap drive, assumed, not measured: nominal spare space; host data first in an SLC cache of
+     * 2 % of the capacity and striped over several open superblocks there, so that what was written
+     * together is not erased together; GC that picks the best of eight and comes in bursts; 2 % of
+     * wear levelling. */
     {"consumer",
      0,
      {.spare_permille = 70,
       .superblock_pages = 4 * MIB_PAGES,
       .open_superblocks = 4,
       .stripe_pages = STRIPE_PAGES,
-      .shared_gc = true,
+      .gc_choices = 8,
+      .gc_burst = 4,
+      .slc_permille = 20,
       .floor_permille = 20}},
 };
 
