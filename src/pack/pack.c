@@ -33,6 +33,7 @@
 #include <zstd.h>
 
 #include "pack/dict_internal.h"
+#include "pack/run.h"
 #include "page/page.h"
 
 enum {
@@ -85,6 +86,7 @@ struct packer {
     uint16_t order[CH_BATCH_MAX];       /* items, largest first */
     uint16_t ordinal[CH_BATCH_MAX];     /* of the item in its slot's directory */
     const uint8_t *src[CH_BATCH_MAX];   /* where the item's stored bytes are */
+    struct run_plan runs;               /* runs.max 0: none are made */
 };
 
 /* ---- create, destroy ----------------------------------------------------------------------- */
@@ -502,6 +504,33 @@ item_emit(struct packer *p, struct pack_item *it, unsigned i, struct pack_plan *
 }
 
 void
+packer_runs(struct packer *p, unsigned max, unsigned first, unsigned each)
+{
+    CH_ASSERT(max == 0 || (max >= 2 && max <= PACK_RUN_SLOTS_MAX && each > 0));
+    p->runs.max = max;
+    p->runs.first = first;
+    p->runs.each = each;
+}
+
+static void
+build_runs(struct packer *p, struct pack_item *items, unsigned n, bool carry,
+           struct pack_plan *plan)
+{
+    items_sort(p, items, n);
+    plan->slot_count = run_fit(&p->runs, items, p->order, n, carry);
+    plan->run_slots = p->runs.run_slots;
+    if (plan->slot_count > p->max_items) {
+        plan->slots = NULL;
+        return;
+    }
+    run_emit(&p->runs, items, p->src, p->slots);
+    for (unsigned i = 0; i < n; i++) {
+        plan->image_total += items[i].carried ? 0 : items[i].bytes;
+        plan->stored += !items[i].carried;
+    }
+}
+
+void
 pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry,
            struct pack_plan *plan)
 {
@@ -511,6 +540,10 @@ pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry,
     for (unsigned i = 0; i < n; i++)
         item_prepare(p, &items[i], &p->src[i]);
     drop_dict(p);
+    if (p->runs.max != 0) {
+        build_runs(p, items, n, carry, plan);
+        return;
+    }
     items_fit(p, items, n);
     plan->slot_count = bins_choose(p, n, carry);
     /* Many stored images: the caller's to copy as they stand. */

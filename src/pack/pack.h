@@ -24,6 +24,8 @@ enum {
     PACK_STEP = 16,
     PACK_IMAGE_MAX = 4096 - 16, /* largest image with its directory: one 16-byte step */
     PACK_SLOT_IMAGES_MAX = 128,
+    PACK_RUN_SLOTS_MAX = 32,
+    PACK_RUN_IMAGES_MAX = 240,
 };
 enum pack_codec {
     PACK_NONE = 0,
@@ -65,6 +67,9 @@ struct pack_plan {
     uint32_t slot_count;
     uint64_t image_total; /* sum of item.bytes over stored items */
     uint32_t stored;      /* items not carried */
+    /* Slots of the run that begins at each slot, 0 = within one; they must stay next to each other. NULL = each slot for
+     * itself. As long as `slots`. */
+    const uint8_t *run_slots;
 };
 
 struct packer;
@@ -75,13 +80,18 @@ CH_NODISCARD int packer_create(enum pack_codec codec, int level, unsigned max_it
 CH_NODISCARD int packer_enable(struct packer *p, enum pack_codec codec, int level);
 void packer_destroy(struct packer *p);
 size_t packer_memory(const struct packer *p);
+/* From now on images are packed into runs of at most `max` slots, 2 .. PACK_RUN_SLOTS_MAX, in which an image may lie across a slot's
+ * end (run.h), instead of slots of their own; 0 = slots again, as at first. A plan's first `first` slots follow one another on the
+ * device, then each `each` (>= 1) of them: no run is longer. */
+void packer_runs(struct packer *p, unsigned max, unsigned first, unsigned each);
 /* Encodes and packs n items, best fit decreasing. With `carry`, items of slots filled less than
  * 3/4 are left out (carried), but never all of them: at least half of the items are stored, so that
  * batches make progress. Can't fail: a page that a codec refuses is stored raw. n <= CH_BATCH_MAX, of which at most
  * max_items have `page`; where more than max_items slots come out, nothing is built: slots NULL, slot_count as needed. */
 void pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry,
                 struct pack_plan *plan);
-/* Decodes the image at offset/bytes of `slot` into page[4096] and checks everything: header, id, CRC, length,
+/* An image that lies in two slots is handed over as if a slot began with it: `slot` points to it, offset 0.
+ * Decodes the image at offset/bytes of `slot` into page[4096] and checks everything: header, id, CRC, length,
  * page header. EIMAGE or EPAGE with what was wrong; EVERSION for a newer image version.
  * `p` may be any packer (contexts are reused) or NULL (slower). */
 CH_NODISCARD int pack_unpack(struct packer *p, const void *slot, uint32_t offset, uint32_t bytes,
@@ -93,6 +103,11 @@ CH_NODISCARD int pack_unpack_dict(struct packer *p, const struct pack_dict *dict
 /* The images of a packed slot, as its directory says, unverified but within bounds: fills offs/lens (bytes), up to
  * PACK_SLOT_IMAGES_MAX; 0 when the slot has no valid directory (raw page, empty, garbage). */
 unsigned pack_slot_images(const void *slot, uint32_t *offs, uint32_t *lens);
+/* Slots of the run that `slot` looks to be the first of; 0 = none. */
+unsigned pack_run_slots(const void *slot);
+/* The images of a run of that many slots, as pack_slot_images() says those of a slot: up to PACK_RUN_IMAGES_MAX; 0 when it is
+ * none. Offsets count from the run's start: the image's place is in slot offset / 4096. */
+unsigned pack_run_images(const void *run, unsigned slots, uint32_t *offs, uint32_t *lens);
 struct pack_image_info {
     page_id pid;
     lsn_t lsn;
