@@ -147,7 +147,8 @@ chunk_end(struct txn *t, struct undo_chunk *c)
     return rc;
 }
 
-/* Room for a step, waited for only while nothing is pinned: what the pin holds back is what is waited for (U3). */
+/* Room for a step, waited for only while nothing is pinned and no other room is held: what the pin holds back is what
+ * is waited for (U3), and a checkpoint may need what is held to spill this very transaction. */
 static int
 chunk_room(struct txn *t, struct undo_chunk *c, struct wal_ticket *credit)
 {
@@ -163,7 +164,12 @@ chunk_room(struct txn *t, struct undo_chunk *c, struct wal_ticket *credit)
             return rc;
     }
     rc = c->room.bytes > 0 ? 0 : txns_credit(ts, WAL_SHRINK, &c->room);
-    return rc != 0 ? rc : txns_credit(ts, WAL_SHRINK, credit);
+    if (rc != 0)
+        return rc;
+    rc = wal_reserve(ts->cfg.wal, WAL_SYSTEM, TXN_CREDIT_BYTES, credit); /* does not wait */
+    if (rc != 0)
+        wal_release(ts->cfg.wal, &c->room);
+    return rc;
 }
 
 /* One entry, with the waiting that it takes. */
