@@ -25,6 +25,7 @@
 #include "txn/txn.h"
 #include "wal/wal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -86,6 +87,10 @@ layout_new(struct db *db)
     uint64_t bytes = layout_bytes(db);
     uint64_t log_end;
 
+    if (caps->sequential_only) {
+        errno = 0;
+        return CH_FAIL(COHORT_EUNSUPPORTED, "%s: a database on a zoned device", dev_name(db->dev));
+    }
     r->db_id = rt_random() | 1;
     r->format_version = META_VERSION;
     r->preset = (uint32_t)db->opts.preset;

@@ -76,8 +76,8 @@ struct dev;       /* opaque */
 struct dev_queue; /* opaque */
 
 /* `where`: a file or block device path, or sim:MODEL,bytes=1G,spare=7%,superblock=8M,open=1,
- * stripe=128K,gc=separate|shared,file=PATH,cache=volatile|none,tear=yes|no,seed=N. Takes an exclusive lock
- * (EBUSY). max_bytes: bound of a growable file, 0 = file system. ENODB when missing. */
+ * stripe=128K,gc=separate|shared,file=PATH,cache=volatile|none,tear=yes|no,seed=N, and what
+ * dev_sim_uri.c lists beyond: placement handles, zones, timing. Takes an exclusive lock (EBUSY). max_bytes: bound of a growable file, 0 = file system. ENODB when missing. */
 CH_NODISCARD int dev_open(const char *where, unsigned flags, uint64_t max_bytes, struct dev **out);
 void dev_close(struct dev *d); /* NULL is legal */
 const struct dev_caps *dev_caps(const struct dev *d);

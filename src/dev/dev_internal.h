@@ -3,6 +3,9 @@
 #define CH_DEV_DEV_INTERNAL_H
 
 #include "dev/dev.h"
+#include "ssd/ssd.h"
+#include "ssd/ssd_timing.h"
+#include "ssd/ssd_zns.h"
 
 enum {
     DEV_BLOCK_BYTES = 4096,
@@ -38,13 +41,21 @@ CH_NODISCARD int dev_file_open(const char *path, unsigned flags, uint64_t max_by
 CH_NODISCARD int dev_sim_open_uri(const char *cfg, unsigned flags, struct dev **out);
 
 /* What a "sim:" URI says, without the "sim:". */
-struct ssd_config;
+enum sim_timing_kind {
+    SIM_TIMING_OFF,
+    SIM_TIMING_VIRTUAL,
+    SIM_TIMING_REAL
+};
 struct sim_uri {
     char *file; /* owned; NULL = memory */
     bool volatile_cache;
     bool unit_hidden; /* dev_caps().unit_bytes = 0 */
     bool untorn;      /* a power cut leaves each 4 KiB block whole, old or new */
     uint64_t seed;
+    struct ssd_zns_config zns;   /* zone_pages 0: no zones; `zones` is left to the drive */
+    uint64_t conventional_pages; /* of a zoned drive; 0 = a sixteenth */
+    enum sim_timing_kind timing;
+    struct ssd_timing_config clock;
 };
 /* Fills *cfg, logical_pages included, and *uri; EOPTION names the bad key. On error nothing is
  * owned. */

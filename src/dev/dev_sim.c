@@ -1,5 +1,6 @@
 /* dev_sim.c - a simulated drive: contents, a flash model that counts, and a cache that a power cut
- * hits.
+ * hits. This file has the requests; dev_sim_cut.c contents, cache and power cut, dev_sim_ctl.c
+ * placement handles and zones, dev_sim_drive.c the making.
  *
  * Contents lie in lazily allocated memory or, with file=PATH, in a file of the drive's size, where
  * they outlive the process. The flash model (ssd.h) is told of every write and reset. It is not
@@ -22,299 +23,267 @@
  * does not happen. With timing (sim_drive_set_timing) the requests of a vector complete in two waves
  * after sleeping, in an order drawn from a seed, and a power cut in between leaves some of them done.
  *
+ * Zones (ssd_zns.h) lie behind a conventional part, which is an ordinary drive of its own. A write that
+ * is not at its zone's pointer fails; an append is a write at the pointer. The pointer is as volatile as
+ * what was written: a power cut leaves each zone a length between what was flushed and what was
+ * written, the contents below it whole and zeroes above. A reset or a finish is durable at once.
+ *
+ * The model's own time (timing=virtual or real, ssd_timing.h): each request is told to the model with
+ * the time of its submission, under the lock and in the order of execution. Virtual: that time is the
+ * calling thread's clock (dev.h), which dev_wait() moves on. Real: it is rt_now_ns(), and dev_wait()
+ * sleeps until the last completion.
+ *
  * Invariants:
  *   V1  chains are ordered by age; so the oldest version in the ring ends the chain of its block.
  *   V2  head[b] names the newest saved version of b that is in the ring, 0 = there is none and the
  *       contents are on the flash.
  *   V3  a block that may hold anything but zeroes has filled[b] set.
  *   V4  a handle whose generation is not the drive's is dead: its requests fail and touch nothing.
+ *   V5  what a zone lost in a cut was written after zone_reset[zone] versions had been made and is in
+ *       the ring still.
  *
  * Locks: drive.lock (rank DEV), held for one request at a time. Crash (of the process): with
  * file= what was written is there, flushed or not, as far as the kernel lives on.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/prng.h"
-#include "dev/dev_internal.h"
-#include "rt/rt.h"
-#include "ssd/ssd.h"
+#include "dev/dev_sim_internal.h"
 
-enum {
-    SECTOR_BYTES = 512,
-    BLOCK_SECTORS = DEV_BLOCK_BYTES / SECTOR_BYTES,
-    VERSIONS_MAX = 16384, /* 64 MiB of saved blocks */
-};
-
-struct version { /* of one block; links are slot + 1, 0 = none */
-    uint32_t block;
-    uint32_t older, newer;
-};
-
-struct sim_handle {
-    struct sim_drive *drive;
-    uint64_t generation; /* V4 */
-    bool owns;           /* opened by URI: the drive goes with the handle */
+struct sim_batch {
+    struct dev_batch b;
+    uint64_t flush_mark; /* versions_made when it was submitted */
+    uint64_t at;         /* the model's time when it was */
 };
 
 struct sim_queue {
-    struct dev_batch todo[DEV_BATCHES_MAX];
-    uint64_t flush_mark[DEV_BATCHES_MAX]; /* versions_made when it was submitted */
+    struct sim_batch todo[DEV_BATCHES_MAX];
     unsigned todo_count;
+    uint64_t end; /* latest completion in the model's time; lock of the drive */
 };
 
-struct sim_drive {
-    struct rt_mutex lock; /* all below */
-    char *name;
-    uint64_t bytes;
-    uint64_t seed;
-    uint64_t unit_bytes; /* as told; 0 = hidden */
-    uint32_t streams;
-    uint64_t generation;
-    bool untorn;             /* blocks survive a cut whole */
-    struct sim_handle *open; /* the one that is alive */
-    uint8_t *mem;            /* contents, or ... */
-    int fd;                  /* ... the file of them, -1 */
-    uint8_t *filled;         /* [blocks] V3 */
-    struct ssd *ssd;
-    struct ssd_counts base; /* what opening an old file counted */
-    /* volatile cache; versions NULL = none */
-    uint32_t *head; /* [blocks] V2 */
-    struct version *versions;
-    uint8_t *saved; /* [version_slots] blocks */
-    uint32_t version_slots, version_first, version_count;
-    uint64_t versions_made; /* ever */
-    struct sim_timing timing;
-    struct ch_prng timing_rng;
-};
+/* ---- the model's own time ---- */
 
-/* ---- contents ---- */
-
-/* Memory that costs nothing until it is touched; NULL. */
-static void *
-lazy_alloc(uint64_t bytes)
+static uint64_t
+clock_now(const struct sim_drive *s)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
+    const struct dev_clock *c = dev_clock();
 
-    return p == MAP_FAILED ? NULL : p;
+    if (s->clock == NULL)
+        return 0;
+    if (s->clock_real)
+        return rt_now_ns();
+    return c->client ? c->ns : ch_max_u64(c->ns, s->client_ns);
 }
 
+/* The calling thread has waited for its requests. */
 static void
-lazy_free(void *p, uint64_t bytes)
+clock_settle(struct sim_drive *s, struct sim_queue *q)
 {
-    if (p != NULL)
-        munmap(p, bytes);
+    struct dev_clock *c = dev_clock();
+    uint64_t now;
+
+    if (s->clock == NULL || q->end == 0)
+        return;
+    if (s->clock_real) {
+        now = rt_now_ns();
+        if (q->end > now)
+            rt_sleep_ns(q->end - now);
+    } else {
+        c->ns = ch_max_u64(c->ns, q->end);
+        rt_lock(&s->lock);
+        if (!c->client)
+            s->background_ns = ch_max_u64(s->background_ns, q->end);
+        rt_unlock(&s->lock);
+    }
+    q->end = 0;
 }
 
-/* These return an errno. */
-static int
-contents_read(const struct sim_drive *s, uint64_t off, void *buf, size_t len)
+static uint64_t
+clock_read(struct sim_drive *s, const struct dev_req *r, uint64_t at)
 {
-    if (s->fd < 0) {
-        memcpy(buf, s->mem + off, len);
+    uint64_t first = r->off / DEV_BLOCK_BYTES, end = at;
+    uint32_t last = UINT32_MAX;
+
+    for (uint64_t b = first; b < first + r->len / DEV_BLOCK_BYTES; b++) {
+        uint32_t place = sim_is_zoned(s, r->off)
+                             ? (uint32_t)(b - s->conventional_bytes / DEV_BLOCK_BYTES)
+                             : ssd_place(s->ssd, b);
+
+        end = ch_max_u64(end, ssd_timing_read(s->clock, at, place, last));
+        last = place;
+    }
+    return end;
+}
+
+/* When a request without pages to program completes. */
+static uint64_t
+clock_other(struct sim_drive *s, const struct dev_req *r, uint64_t at)
+{
+    if (s->clock == NULL)
         return 0;
-    }
-    for (size_t done = 0; done < len;) {
-        ssize_t n = pread(s->fd, (uint8_t *)buf + done, len - done, (off_t)(off + done));
-
-        if (n == 0 || (n < 0 && errno != EINTR))
-            return n == 0 ? EIO : errno;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
+    if (r->op == DEV_READ)
+        return clock_read(s, r, at);
+    return r->op == DEV_FLUSH ? ssd_timing_flush(s->clock, at) : ssd_timing_discard(s->clock, at);
 }
 
-static int
-contents_write(struct sim_drive *s, uint64_t off, const void *buf, size_t len)
-{
-    uint64_t first = off / DEV_BLOCK_BYTES, end = ch_div_up(off + len, DEV_BLOCK_BYTES);
+/* ---- writes ---- */
 
-    memset(s->filled + first, 1, end - first);
-    if (s->fd < 0) {
-        memcpy(s->mem + off, buf, len);
+/* Programs blocks, in the model's time too; an errno or a code thrown. */
+static int
+flash_write(struct sim_drive *s, const struct dev_req *r, uint64_t off, uint64_t len, uint64_t at,
+            uint64_t *end)
+{
+    uint64_t block = off / DEV_BLOCK_BYTES, blocks = len / DEV_BLOCK_BYTES;
+    uint64_t chunk = s->clock == NULL ? blocks : s->clock_chunk;
+    int rc = 0;
+
+    for (uint64_t done = 0; done < blocks && rc == 0; done += chunk) {
+        uint64_t n = ch_min_u64(chunk, blocks - done);
+
+        if (s->clock != NULL)
+            *end = ch_max_u64(*end, ssd_timing_write(s->clock, at, (uint32_t)n));
+        if (sim_is_zoned(s, off))
+            rc = ssd_zns_write(s->zns, block - s->conventional_bytes / DEV_BLOCK_BYTES + done,
+                               (uint32_t)n);
+        else
+            ssd_write_to(s->ssd, r->stream == 0 ? 0 : r->stream - 1, block + done, n);
+    }
+    return rc;
+}
+
+/* Whether the zone takes a write as a whole: what flash_write() then does piece by piece. */
+static int
+zone_admit(struct sim_drive *s, struct dev_req *r)
+{
+    struct ssd_zone zone;
+    uint32_t z = sim_zone_of(s, r->off);
+    uint64_t begin = sim_zone_off(s, z), blocks = r->len / DEV_BLOCK_BYTES;
+
+    ssd_zns_report(s->zns, z, &zone);
+    if (r->op == DEV_APPEND) {
+        if (r->off != begin)
+            return EINVAL;
+        r->off += (uint64_t)zone.written * DEV_BLOCK_BYTES;
+    }
+    if (r->off == begin + (uint64_t)zone.written * DEV_BLOCK_BYTES &&
+        blocks <= s->zones.cap_pages - zone.written)
         return 0;
-    }
-    for (size_t done = 0; done < len;) {
-        ssize_t n = pwrite(s->fd, (const uint8_t *)buf + done, len - done, (off_t)(off + done));
-
-        if (n < 0 && errno != EINTR)
-            return errno;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
+    errno = EIO;
+    return CH_FAIL(COHORT_EIO,
+                   "%s: write of %" PRIu64 " blocks at block %" PRIu64
+                   " of zone %u, of which %u of %u are written",
+                   s->name, blocks, (r->off - begin) / DEV_BLOCK_BYTES, z, zone.written,
+                   s->zones.cap_pages);
 }
 
+/* Writes `len` bytes of a request, the first of them `from` bytes into it. An errno or a code. */
 static int
-contents_zero(struct sim_drive *s, uint64_t off, uint64_t len)
+write_blocks(struct sim_drive *s, struct dev_req *r, uint64_t from, uint64_t len,
+             const struct sim_batch *b, uint64_t *end)
 {
-    static const uint8_t ZERO[DEV_BLOCK_BYTES];
+    const uint8_t *buf = (const uint8_t *)r->buf + from;
+    uint64_t off;
     int e = 0;
 
-    if (s->fd < 0)
-        e = madvise(s->mem + off, len, MADV_DONTNEED) == 0 ? 0 : errno;
-    else if (fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len) !=
-             0)
-        for (uint64_t at = off; at < off + len && e == 0; at += DEV_BLOCK_BYTES)
-            e = contents_write(s, at, ZERO, sizeof(ZERO));
+    if (len == 0)
+        return 0;
+    if (s->zns != NULL && r->off < s->conventional_bytes && r->len > s->conventional_bytes - r->off)
+        return EINVAL; /* from one kind of space into the other */
+    if (sim_is_zoned(s, r->off) && from == 0)
+        e = zone_admit(s, r);
+    off = r->off + from;
+    if (e == 0) /* before anything is saved: only this can be refused */
+        e = flash_write(s, r, off, len, b->at, end);
     if (e == 0)
-        memset(s->filled + off / DEV_BLOCK_BYTES, 0, len / DEV_BLOCK_BYTES);
-    return e;
-}
-
-/* ---- volatile cache ---- */
-
-static uint8_t *
-saved_block(const struct sim_drive *s, uint32_t slot)
-{
-    return s->saved + (uint64_t)slot * DEV_BLOCK_BYTES;
-}
-
-/* The oldest saved version has reached the flash: its successor is what a cut can't go behind. */
-static void
-version_drop_oldest(struct sim_drive *s)
-{
-    struct version *v = &s->versions[s->version_first];
-
-    CH_ASSERT(v->older == 0); /* V1 */
-    if (v->newer != 0)
-        s->versions[v->newer - 1].older = 0;
-    else
-        s->head[v->block] = 0;
-    s->version_first = (s->version_first + 1) % s->version_slots;
-    s->version_count--;
-}
-
-static void
-version_drop_all(struct sim_drive *s)
-{
-    for (uint32_t i = 0; i < s->version_count; i++)
-        s->head[s->versions[(s->version_first + i) % s->version_slots].block] = 0;
-    s->version_first = 0;
-    s->version_count = 0;
-}
-
-/* A flush: forgets the versions among the first `mark` ever made. */
-static void
-versions_forget(struct sim_drive *s, uint64_t mark)
-{
-    while (s->version_count > 0 && s->versions_made - s->version_count < mark)
-        version_drop_oldest(s);
-    if (s->version_count == 0)
-        s->version_first = 0; /* memory that has been touched is used again */
-}
-
-/* Saves what the contents of a block are, before they change. */
-static int
-version_save(struct sim_drive *s, uint32_t block)
-{
-    uint32_t slot, older;
-    int e;
-
-    if (s->version_count == s->version_slots)
-        version_drop_oldest(s);
-    slot = (s->version_first + s->version_count) % s->version_slots;
-    e = contents_read(s, (uint64_t)block * DEV_BLOCK_BYTES, saved_block(s, slot), DEV_BLOCK_BYTES);
-    if (e != 0)
-        return e;
-    older = s->head[block];
-    s->versions[slot] = (struct version){.block = block, .older = older};
-    if (older != 0)
-        s->versions[older - 1].newer = slot + 1;
-    s->head[block] = slot + 1;
-    s->version_count++;
-    s->versions_made++;
-    return 0;
-}
-
-static int
-versions_save(struct sim_drive *s, uint64_t off, uint64_t len, bool reset)
-{
-    uint64_t first = off / DEV_BLOCK_BYTES;
-    int e = 0;
-
-    if (s->versions == NULL)
-        return 0;
-    for (uint64_t b = first; b < first + len / DEV_BLOCK_BYTES && e == 0; b++) {
-        if (!reset || s->filled[b] != 0) /* resetting zeroes changes nothing */
-            e = version_save(s, (uint32_t)b);
-    }
+        e = sim_versions_save(s, off, len, false);
+    if (e == 0)
+        e = sim_contents_write(s, off, buf, len);
     return e;
 }
 
 /* ---- requests ---- */
 
-/* Writes `len` bytes of a request, the first of them `from` bytes into it. */
 static int
-write_blocks(struct sim_drive *s, const struct dev_req *r, uint64_t from, uint64_t len)
+reset_zones(struct sim_drive *s, const struct dev_req *r)
 {
-    uint64_t off = r->off + from;
-    const uint8_t *buf = (const uint8_t *)r->buf + from;
-    int e = versions_save(s, off, len, false);
+    uint64_t zone = (uint64_t)s->zones.zone_pages * DEV_BLOCK_BYTES;
+    int e = 0;
 
-    if (e == 0 && len > 0)
-        e = contents_write(s, off, buf, len);
-    if (e == 0 && len > 0)
-        ssd_write_to(s->ssd, r->stream == 0 ? 0 : r->stream - 1, off / DEV_BLOCK_BYTES,
-                     len / DEV_BLOCK_BYTES);
+    if ((r->off - s->conventional_bytes) % zone != 0 || r->len % zone != 0)
+        return EINVAL;
+    for (uint64_t off = r->off; off < r->off + r->len && e == 0; off += zone) {
+        e = ssd_zns_reset(s->zns, sim_zone_of(s, off));
+        if (e == 0)
+            e = sim_contents_zero(s, off, zone);
+        s->zone_reset[sim_zone_of(s, off)] = s->versions_made; /* V5 */
+    }
     return e;
 }
 
-/* `done`: bytes of a write that have been written already. */
 static int
-req_execute(struct sim_drive *s, struct dev_req *r, uint64_t done, uint64_t flush_mark)
+reset_blocks(struct sim_drive *s, const struct dev_req *r)
 {
-    int e = 0;
+    int e;
 
+    if (sim_is_zoned(s, r->off))
+        return reset_zones(s, r);
+    if (s->zns != NULL && r->len > s->conventional_bytes - r->off)
+        return EINVAL;
+    e = sim_versions_save(s, r->off, r->len, true);
+    if (e == 0)
+        e = sim_contents_zero(s, r->off, r->len);
+    if (e == 0)
+        ssd_discard(s->ssd, r->off / DEV_BLOCK_BYTES, r->len / DEV_BLOCK_BYTES);
+    return e;
+}
+
+/* `done`: bytes of a write that have been written already. An errno or a code thrown. */
+static int
+req_execute(struct sim_drive *s, struct dev_req *r, uint64_t done, const struct sim_batch *b,
+            uint64_t *end)
+{
+    *end =
+        ch_max_u64(*end, r->op == DEV_WRITE || r->op == DEV_APPEND ? 0 : clock_other(s, r, b->at));
     switch (r->op) {
     case DEV_READ:
-        return contents_read(s, r->off, r->buf, r->len);
+        return sim_contents_read(s, r->off, r->buf, r->len);
     case DEV_WRITE:
     case DEV_APPEND:
-        return write_blocks(s, r, done, r->len - done);
+        return write_blocks(s, r, done, r->len - done, b, end);
     case DEV_FLUSH:
-        versions_forget(s, flush_mark);
+        sim_versions_forget(s, b->flush_mark);
         return 0;
     case DEV_RESET:
-        e = versions_save(s, r->off, r->len, true);
-        if (e == 0)
-            e = contents_zero(s, r->off, r->len);
-        if (e == 0)
-            ssd_discard(s->ssd, r->off / DEV_BLOCK_BYTES, r->len / DEV_BLOCK_BYTES);
-        return e;
+        return reset_blocks(s, r);
     }
     return EINVAL;
 }
 
 static void
-req_run(struct sim_handle *h, struct dev_req *r, uint64_t done, uint64_t flush_mark)
+req_run(struct sim_handle *h, struct dev_req *r, uint64_t done, const struct sim_batch *b,
+        uint64_t *end)
 {
     struct sim_drive *s = h->drive;
     int e;
 
     rt_lock(&s->lock);
-    e = h->generation == s->generation ? req_execute(s, r, done, flush_mark) : EIO; /* V4 */
+    e = h->generation == s->generation ? req_execute(s, r, done, b, end) : EIO; /* V4 */
     rt_unlock(&s->lock);
     if (e != 0)
-        r->rc = DEV_ERRNO(e);
+        r->rc = e > 0 ? DEV_ERRNO(e) : e;
 }
 
 static void
 queue_execute(struct sim_handle *h, struct sim_queue *q, bool flushes)
 {
     for (unsigned b = 0; b < q->todo_count; b++) {
-        for (unsigned i = 0; i < q->todo[b].n; i++) {
-            struct dev_req *r = &q->todo[b].reqs[i];
+        for (unsigned i = 0; i < q->todo[b].b.n; i++) {
+            struct dev_req *r = &q->todo[b].b.reqs[i];
 
             if (r->rc == 0 && (r->op == DEV_FLUSH) == flushes)
-                req_run(h, r, 0, q->flush_mark[b]);
+                req_run(h, r, 0, &q->todo[b], &q->end);
         }
     }
 }
@@ -330,20 +299,23 @@ draw_ns(struct sim_drive *s, uint64_t mean, bool slow)
 
 /* What of a write is done before its vector completes; *ns grows to what the request takes. */
 static uint64_t
-req_begin(struct sim_handle *h, struct dev_req *r, bool slow, uint64_t *ns)
+req_begin(struct sim_handle *h, struct dev_req *r, const struct sim_batch *b, bool slow,
+          uint64_t *ns)
 {
     struct sim_drive *s = h->drive;
     bool write = r->op == DEV_WRITE || r->op == DEV_APPEND;
     uint64_t mean = write                ? s->timing.write_ns
                     : r->op == DEV_FLUSH ? s->timing.flush_ns
                                          : s->timing.read_ns;
-    uint64_t done = 0;
+    uint64_t done = 0, end = 0;
 
     rt_lock(&s->lock);
     *ns = ch_max_u64(*ns, draw_ns(s, mean, slow));
     if (write && ch_prng_below(&s->timing_rng, 2) == 0)
         done = ch_prng_below(&s->timing_rng, r->len / DEV_BLOCK_BYTES + 1) * DEV_BLOCK_BYTES;
-    if (done > 0 && h->generation == s->generation && write_blocks(s, r, 0, done) != 0)
+    if (sim_is_zoned(s, r->off))
+        done = 0; /* a zone takes a write whole or not */
+    if (done > 0 && h->generation == s->generation && write_blocks(s, r, 0, done, b, &end) != 0)
         done = 0;
     rt_unlock(&s->lock);
     return done;
@@ -351,24 +323,24 @@ req_begin(struct sim_handle *h, struct dev_req *r, bool slow, uint64_t *ns)
 
 /* One wave of a vector: those that `mask` (bit i % 64) picks, from a random one on. */
 static void
-wave(struct sim_handle *h, const struct dev_batch *v, uint64_t mask, uint64_t mark, unsigned start,
-     bool slow)
+wave(struct sim_handle *h, struct sim_queue *q, const struct sim_batch *v, uint64_t mask,
+     unsigned start, bool slow)
 {
     uint64_t done[64], ns = 0;
 
-    for (unsigned base = 0; base < v->n; base += 64) {
-        unsigned n = (unsigned)ch_min_u64(v->n - base, 64);
+    for (unsigned base = 0; base < v->b.n; base += 64) {
+        unsigned n = (unsigned)ch_min_u64(v->b.n - base, 64);
 
         for (unsigned i = 0; i < n; i++) {
-            if (v->reqs[base + i].rc == 0 && (mask >> i & 1) != 0)
-                done[i] = req_begin(h, &v->reqs[base + i], slow, &ns);
+            if (v->b.reqs[base + i].rc == 0 && (mask >> i & 1) != 0)
+                done[i] = req_begin(h, &v->b.reqs[base + i], v, slow, &ns);
         }
         rt_sleep_ns(ns);
         for (unsigned j = 0; j < n; j++) {
             unsigned i = (j + start) % n;
 
-            if (v->reqs[base + i].rc == 0 && (mask >> i & 1) != 0)
-                req_run(h, &v->reqs[base + i], done[i], mark);
+            if (v->b.reqs[base + i].rc == 0 && (mask >> i & 1) != 0)
+                req_run(h, &v->b.reqs[base + i], done[i], v, &q->end);
         }
     }
 }
@@ -379,19 +351,19 @@ queue_execute_timed(struct sim_handle *h, struct sim_queue *q)
     struct sim_drive *s = h->drive;
 
     for (unsigned b = 0; b < q->todo_count; b++) {
-        const struct dev_batch *v = &q->todo[b];
+        const struct sim_batch *v = &q->todo[b];
         uint64_t mask;
         unsigned start;
         bool slow;
 
         rt_lock(&s->lock);
-        mask = v->n == 1 ? 1 : ch_prng_next(&s->timing_rng);
-        start = (unsigned)ch_prng_below(&s->timing_rng, v->n);
+        mask = v->b.n == 1 ? 1 : ch_prng_next(&s->timing_rng);
+        start = (unsigned)ch_prng_below(&s->timing_rng, v->b.n);
         slow = ch_prng_below(&s->timing_rng, 1000) < s->timing.slow_permille;
         rt_unlock(&s->lock);
-        wave(h, v, mask, q->flush_mark[b], start, slow);
-        if (v->n > 1)
-            wave(h, v, ~mask, q->flush_mark[b], start, slow);
+        wave(h, q, v, mask, start, slow);
+        if (v->b.n > 1)
+            wave(h, q, v, ~mask, start, slow);
     }
 }
 
@@ -407,6 +379,7 @@ sim_wait(struct dev *d, void *impl)
         queue_execute(h, q, true);
         queue_execute(h, q, false);
     }
+    clock_settle(h->drive, q);
     q->todo_count = 0;
 }
 
@@ -414,15 +387,33 @@ static void
 sim_submit(struct dev *d, void *impl, struct dev_req *reqs, unsigned n)
 {
     struct sim_handle *h = dev_impl(d);
+    struct sim_drive *s = h->drive;
     struct sim_queue *q = impl;
+    struct sim_batch *b = &q->todo[q->todo_count];
 
     CH_ASSERT(q->todo_count < DEV_BATCHES_MAX);
     if (n == 0)
         return;
+    b->b = (struct dev_batch){.reqs = reqs, .n = n};
+    rt_lock(&s->lock);
+    b->flush_mark = s->versions_made;
+    b->at = clock_now(s);
+    if (dev_clock()->client)
+        s->client_ns = ch_max_u64(s->client_ns, b->at);
+    rt_unlock(&s->lock);
+    q->todo_count++;
+}
+
+static uint64_t
+sim_background(struct dev *d)
+{
+    const struct sim_handle *h = dev_impl(d);
+    uint64_t ns;
+
     rt_lock(&h->drive->lock);
-    q->flush_mark[q->todo_count] = h->drive->versions_made;
+    ns = h->drive->background_ns;
     rt_unlock(&h->drive->lock);
-    q->todo[q->todo_count++] = (struct dev_batch){.reqs = reqs, .n = n};
+    return ns;
 }
 
 static int
@@ -449,6 +440,7 @@ sim_size(struct dev *d)
     return dev_caps(d)->bytes;
 }
 
+/* A zoned drive's conventional part included. */
 static void
 sim_physical(struct dev *d, uint64_t *host, uint64_t *media)
 {
@@ -458,96 +450,6 @@ sim_physical(struct dev *d, uint64_t *host, uint64_t *media)
     sim_drive_counts(h->drive, &c);
     *host = c.host_bytes;
     *media = c.media_bytes;
-}
-
-/* ---- placement handles ---- */
-
-static int
-stream_check(struct dev *d, uint32_t stream)
-{
-    if (stream <= dev_caps(d)->streams)
-        return 0;
-    errno = 0;
-    return CH_FAIL(COHORT_EINVAL, "%s: stream %u of %u", dev_name(d), stream, dev_caps(d)->streams);
-}
-
-static int
-sim_stream_room(struct dev *d, uint32_t stream, uint64_t *bytes)
-{
-    const struct sim_handle *h = dev_impl(d);
-    int rc = stream_check(d, stream);
-
-    if (rc != 0)
-        return rc;
-    rt_lock(&h->drive->lock);
-    *bytes =
-        (uint64_t)ssd_handle_room(h->drive->ssd, stream == 0 ? 0 : stream - 1) * DEV_BLOCK_BYTES;
-    rt_unlock(&h->drive->lock);
-    return 0;
-}
-
-static int
-sim_stream_update(struct dev *d, uint32_t stream)
-{
-    const struct sim_handle *h = dev_impl(d);
-    struct sim_drive *s = h->drive;
-    int rc = stream_check(d, stream);
-    bool alive;
-
-    if (rc != 0)
-        return rc;
-    rt_lock(&s->lock);
-    alive = h->generation == s->generation; /* V4 */
-    if (alive)
-        ssd_handle_update(s->ssd, stream == 0 ? 0 : stream - 1);
-    rt_unlock(&s->lock);
-    errno = EIO;
-    return alive ? 0 : CH_FAIL(COHORT_EIO, "%s: update of stream %u", dev_name(d), stream);
-}
-
-static int
-sim_stream_stats(struct dev *d, struct dev_stream_stats *out)
-{
-    const struct sim_handle *h = dev_impl(d);
-    struct ssd_counts c;
-
-    rt_lock(&h->drive->lock);
-    ssd_counts(h->drive->ssd, &c);
-    rt_unlock(&h->drive->lock);
-    *out = (struct dev_stream_stats){.host_bytes = c.host_bytes,
-                                     .media_bytes = c.media_bytes,
-                                     .erased_bytes = c.erased_pages * DEV_BLOCK_BYTES};
-    return 0;
-}
-
-static struct dev_event
-event_of(const struct ssd_event *e)
-{
-    static const enum dev_event_kind KIND[] = {
-        [SSD_EVENT_NOT_FULL] = DEV_EVENT_NOT_FULL,
-        [SSD_EVENT_BAD_HANDLE] = DEV_EVENT_BAD_STREAM,
-        [SSD_EVENT_REALLOCATED] = DEV_EVENT_REALLOCATED,
-        [SSD_EVENT_CHANGED] = DEV_EVENT_CHANGED,
-    };
-
-    return (struct dev_event){.kind = KIND[e->kind],
-                              .stream = e->handle == SSD_MIXED ? 0 : e->handle + 1,
-                              .off = e->lpage * DEV_BLOCK_BYTES,
-                              .bytes = (uint64_t)e->pages * DEV_BLOCK_BYTES};
-}
-
-static int
-sim_events(struct dev *d, struct dev_event *out, unsigned max, unsigned *n)
-{
-    const struct sim_handle *h = dev_impl(d);
-    struct ssd_event e;
-
-    *n = 0;
-    rt_lock(&h->drive->lock);
-    while (*n < max && ssd_events(h->drive->ssd, &e, 1) == 1)
-        out[(*n)++] = event_of(&e);
-    rt_unlock(&h->drive->lock);
-    return 0;
 }
 
 static void
@@ -577,151 +479,12 @@ static const struct dev_ops SIM_OPS = {
     .stream_update = sim_stream_update,
     .stream_stats = sim_stream_stats,
     .events = sim_events,
+    .zone_report = sim_zone_report,
+    .zone_do = sim_zone_do,
+    .background = sim_background,
 };
 
-/* ---- the drive ---- */
-
-/* Counts the ranges of an old file that hold data as written. */
-static int
-map_existing(struct sim_drive *s)
-{
-    off_t data = 0, hole;
-
-    for (;;) {
-        uint64_t first, end;
-
-        data = lseek(s->fd, data, SEEK_DATA);
-        if (data < 0)
-            break;
-        hole = lseek(s->fd, data, SEEK_HOLE);
-        if (hole < 0)
-            break;
-        first = (uint64_t)data / DEV_BLOCK_BYTES;
-        end = ch_min_u64(ch_div_up((uint64_t)hole, DEV_BLOCK_BYTES), s->bytes / DEV_BLOCK_BYTES);
-        memset(s->filled + first, 1, end - first);
-        ssd_write(s->ssd, first, end - first);
-        data = hole;
-    }
-    if (errno != ENXIO) /* no data from here on */
-        return CH_FAIL(COHORT_EIO, "%s: lseek", s->name);
-    ssd_counts(s->ssd, &s->base);
-    return 0;
-}
-
-static int
-open_contents(struct sim_drive *s, const char *file, unsigned flags)
-{
-    struct stat st;
-    int mode = O_RDWR | O_CLOEXEC;
-
-    mode |= (flags & DEV_CREATE) != 0 ? O_CREAT : 0;
-    mode |= (flags & DEV_EXCL) != 0 ? O_EXCL : 0;
-    s->fd = open(file, mode, 0666);
-    if (s->fd < 0)
-        return CH_FAIL(errno == ENOENT   ? COHORT_ENODB
-                       : errno == EEXIST ? COHORT_EXISTS
-                                         : COHORT_EIO,
-                       "%s: %s", s->name, file);
-    if (flock(s->fd, LOCK_EX | LOCK_NB) != 0)
-        return CH_FAIL(errno == EWOULDBLOCK ? COHORT_EBUSY : COHORT_EIO, "%s: lock", s->name);
-    if (fstat(s->fd, &st) != 0)
-        return CH_FAIL(COHORT_EIO, "%s: fstat", s->name);
-    if (st.st_size != 0 && (uint64_t)st.st_size != s->bytes) {
-        errno = 0;
-        return CH_FAIL(COHORT_EMISMATCH, "%s: file of %jd bytes for a drive of %" PRIu64, s->name,
-                       (intmax_t)st.st_size, s->bytes);
-    }
-    if (ftruncate(s->fd, (off_t)s->bytes) != 0)
-        return CH_FAIL(COHORT_EIO, "%s: ftruncate", s->name);
-    return map_existing(s);
-}
-
-static int
-drive_alloc(struct sim_drive *s, const struct ssd_config *cfg, bool volatile_cache, bool memory)
-{
-    uint64_t blocks = cfg->logical_pages;
-    int rc;
-
-    s->bytes = blocks * DEV_BLOCK_BYTES;
-    rc = ssd_create(cfg, &s->ssd);
-    if (rc != 0)
-        return rc;
-    s->filled = lazy_alloc(blocks);
-    if (memory)
-        s->mem = lazy_alloc(s->bytes);
-    if (volatile_cache) {
-        s->version_slots = VERSIONS_MAX;
-        s->head = lazy_alloc(blocks * sizeof(*s->head));
-        s->versions = lazy_alloc(sizeof(*s->versions) * s->version_slots);
-        s->saved = lazy_alloc((uint64_t)s->version_slots * DEV_BLOCK_BYTES);
-    }
-    if (s->filled == NULL || (memory && s->mem == NULL) ||
-        (volatile_cache && (s->head == NULL || s->versions == NULL || s->saved == NULL)))
-        return CH_FAIL(COHORT_ENOMEM, "%s: %" PRIu64 " bytes", s->name, s->bytes);
-    return 0;
-}
-
-static int
-drive_create(const char *text, unsigned flags, struct sim_drive **out)
-{
-    struct sim_drive *s = calloc(1, sizeof(*s));
-    struct sim_uri uri = {0};
-    struct ssd_config cfg;
-    int rc;
-
-    if (s == NULL)
-        return CH_FAIL(COHORT_ENOMEM, "sim:%s", text);
-    s->fd = -1;
-    rt_mutex_init(&s->lock, RT_RANK_DEV, 1);
-    if (asprintf(&s->name, "sim:%s", text) < 0) {
-        s->name = NULL;
-        rc = CH_FAIL(COHORT_ENOMEM, "sim:%s", text);
-        goto out;
-    }
-    rc = sim_uri_parse(text, &cfg, &uri);
-    if (rc != 0)
-        goto out;
-    s->seed = uri.seed;
-    s->untorn = uri.untorn;
-    s->unit_bytes = uri.unit_hidden ? 0 : (uint64_t)cfg.superblock_pages * DEV_BLOCK_BYTES;
-    s->streams = cfg.handles;
-    rc = drive_alloc(s, &cfg, uri.volatile_cache, uri.file == NULL);
-    if (rc == 0 && uri.file != NULL)
-        rc = open_contents(s, uri.file, flags);
-    if (rc != 0)
-        goto out;
-    *out = s;
-    s = NULL;
-out:
-    free(uri.file);
-    sim_drive_destroy(s);
-    return rc;
-}
-
-int
-sim_drive_create(const char *cfg, struct sim_drive **out)
-{
-    return drive_create(cfg, DEV_CREATE, out);
-}
-
-void
-sim_drive_destroy(struct sim_drive *s)
-{
-    if (s == NULL)
-        return;
-    CH_ASSERT(s->open == NULL);
-    if (s->fd >= 0)
-        close(s->fd);
-    lazy_free(s->mem, s->bytes);
-    lazy_free(s->filled, s->bytes / DEV_BLOCK_BYTES);
-    lazy_free(s->head, s->bytes / DEV_BLOCK_BYTES * sizeof(*s->head));
-    lazy_free(s->versions, sizeof(*s->versions) * s->version_slots);
-    lazy_free(s->saved, (uint64_t)s->version_slots * DEV_BLOCK_BYTES);
-    ssd_destroy(s->ssd);
-    rt_mutex_fini(&s->lock);
-    free(s->name);
-    free(s);
-}
+/* ---- handles ---- */
 
 static int
 sim_open(struct sim_drive *s, bool owns, struct dev **out)
@@ -739,6 +502,14 @@ sim_open(struct sim_drive *s, bool owns, struct dev **out)
 
     if (h == NULL)
         return CH_FAIL(COHORT_ENOMEM, "%s: handle", s->name);
+    if (s->zns != NULL) {
+        caps.zone_bytes = (uint64_t)s->zones.zone_pages * DEV_BLOCK_BYTES;
+        caps.zone_cap = (uint64_t)s->zones.cap_pages * DEV_BLOCK_BYTES;
+        caps.conventional_bytes = s->conventional_bytes;
+        caps.open_zones_max = s->zones.open_max;
+        caps.active_zones_max = s->zones.active_max;
+        caps.sequential_only = true;
+    }
     h->drive = s;
     rt_lock(&s->lock);
     busy = s->open != NULL;
@@ -775,7 +546,7 @@ int
 dev_sim_open_uri(const char *cfg, unsigned flags, struct dev **out)
 {
     struct sim_drive *s = NULL;
-    int rc = drive_create(cfg, flags, &s);
+    int rc = sim_drive_make(cfg, flags, &s);
 
     if (rc != 0)
         return rc;
@@ -785,141 +556,4 @@ dev_sim_open_uri(const char *cfg, unsigned flags, struct dev **out)
     else if ((flags & DEV_READONLY) != 0)
         dev_set_readonly(*out);
     return rc;
-}
-
-/* ---- power cut ---- */
-
-enum outcome {
-    KEEP,
-    ROLL_BACK,
-    TEAR,
-    GARBLE,
-    OUTCOMES
-};
-
-/* Cuts differ in kind, or long runs of kept, or of lost, blocks would hardly ever be seen. */
-static enum outcome
-draw_outcome(struct ch_prng *rng, uint64_t mood)
-{
-    static const uint8_t PERCENT[][OUTCOMES] = {
-        {25, 25, 25, 25}, {50, 50, 0, 0}, {94, 2, 2, 2}, {2, 94, 2, 2}};
-    uint64_t draw = ch_prng_below(rng, 100), sum = 0;
-
-    for (int o = KEEP; o < GARBLE; o++) {
-        sum += PERCENT[mood][o];
-        if (draw < sum)
-            return (enum outcome)o;
-    }
-    return GARBLE;
-}
-
-/* Any of the versions saved of the block whose newest one is `slot`. */
-static const uint8_t *
-draw_version(const struct sim_drive *s, struct ch_prng *rng, uint32_t slot)
-{
-    uint64_t n = 1, pick;
-
-    for (uint32_t v = slot; s->versions[v].older != 0; v = s->versions[v].older - 1)
-        n++;
-    for (pick = ch_prng_below(rng, n); pick > 0; pick--)
-        slot = s->versions[slot].older - 1;
-    return saved_block(s, slot);
-}
-
-/* What the cut leaves of one block. */
-static void
-crash_block(struct sim_drive *s, struct ch_prng *rng, uint64_t mood, uint32_t slot)
-{
-    uint64_t off = (uint64_t)s->versions[slot].block * DEV_BLOCK_BYTES;
-    enum outcome o = draw_outcome(rng, mood);
-    uint8_t block[DEV_BLOCK_BYTES];
-    const uint8_t *old = draw_version(s, rng, slot);
-    uint64_t mask = 1 + ch_prng_below(rng, (1 << BLOCK_SECTORS) - 1); /* sectors that are hit */
-    int e;
-
-    if (s->untorn && o > ROLL_BACK)
-        o = ROLL_BACK;
-    if (o == KEEP)
-        return;
-    e = contents_read(s, off, block, sizeof(block));
-    CH_ASSERT(e == 0); /* else the test would go on with a drive that did not crash as drawn */
-    for (int i = 0; i < BLOCK_SECTORS; i++) {
-        uint8_t *sector = block + i * SECTOR_BYTES;
-
-        if (o == ROLL_BACK || (o == TEAR && (mask >> i & 1) != 0))
-            memcpy(sector, old + i * SECTOR_BYTES, SECTOR_BYTES);
-        else if (o == GARBLE && (mask >> i & 1) != 0)
-            ch_prng_fill(rng, sector, SECTOR_BYTES);
-    }
-    e = contents_write(s, off, block, sizeof(block));
-    CH_ASSERT(e == 0);
-}
-
-void
-sim_drive_crash(struct sim_drive *s, uint64_t seed)
-{
-    struct ch_prng rng;
-    uint64_t mood;
-
-    ch_prng_init(&rng, seed ^ s->seed * UINT64_C(0x9e3779b97f4a7c15));
-    mood = ch_prng_below(&rng, 4);
-    rt_lock(&s->lock);
-    s->generation++; /* V4 */
-    s->open = NULL;
-    for (uint32_t i = 0; i < s->version_count; i++) {
-        uint32_t slot = (s->version_first + i) % s->version_slots;
-
-        if (s->versions[slot].newer == 0) /* once a block */
-            crash_block(s, &rng, mood, slot);
-    }
-    if (s->versions != NULL)
-        version_drop_all(s);
-    rt_unlock(&s->lock);
-}
-
-void
-sim_drive_set_timing(struct sim_drive *s, const struct sim_timing *t)
-{
-    rt_lock(&s->lock);
-    s->timing = *t;
-    ch_prng_init(&s->timing_rng, t->seed);
-    rt_unlock(&s->lock);
-}
-
-/* ---- for tests ---- */
-
-void
-sim_drive_counts(struct sim_drive *s, struct ssd_counts *out)
-{
-    rt_lock(&s->lock);
-    ssd_counts(s->ssd, out);
-    out->host_pages -= s->base.host_pages;
-    out->gc_pages -= s->base.gc_pages;
-    out->host_bytes -= s->base.host_bytes;
-    out->media_bytes -= s->base.media_bytes;
-    rt_unlock(&s->lock);
-}
-
-void
-sim_drive_peek(struct sim_drive *s, uint64_t off, void *buf, size_t len)
-{
-    int e;
-
-    CH_ASSERT(off <= s->bytes && len <= s->bytes - off);
-    rt_lock(&s->lock);
-    e = contents_read(s, off, buf, len);
-    rt_unlock(&s->lock);
-    CH_ASSERT(e == 0);
-}
-
-void
-sim_drive_poke(struct sim_drive *s, uint64_t off, const void *buf, size_t len)
-{
-    int e;
-
-    CH_ASSERT(off <= s->bytes && len <= s->bytes - off);
-    rt_lock(&s->lock);
-    e = contents_write(s, off, buf, len);
-    rt_unlock(&s->lock);
-    CH_ASSERT(e == 0);
 }

@@ -77,6 +77,8 @@ test_uri_errors_name_the_key(struct zt *t)
         {"sim:buffer=1000", "buffer"},
         {"sim:slc=2", "slc"},
         {"sim:model=floppy", "floppy"},
+        {"sim:timing=warp", "timing"},
+        {"sim:zone=5000", "zone"},
         {"sim:bytes=64M,model=generic", "model"},
     };
     struct dev *d = NULL;

@@ -14,6 +14,12 @@
  *     slc=2%          SLC cache, of the capacity                               (model)
  *     handles=8       placement handles (FDP); or fdp=yes (8), fdp=no          (model)
  *     isolation=initial   or persistent: whether GC mixes handles' data        (model)
+ *     zone=8M         zones (ZNS) of so many addresses; 0 = none               (model)
+ *     cap=4308K       ... of which so many can be written                      (model)
+ *     conventional=64M    space before them that is written anywhere           (bytes / 16)
+ *     maxopen=14      open zones; 0 = any number                               (model)
+ *     maxactive=14    open or half-written zones; 0 = any number               (model)
+ *     timing=off      or virtual (dev.h) or real: requests take the model's time   (off)
  *     unit=shown      or hidden: whether dev_caps() tells the erase unit       (shown)
  *     floor=4.5%      media bytes beyond page programs, per programmed byte    (model)
  *     cache=volatile  or none: what a power cut may do to unflushed writes     (volatile)
@@ -137,6 +143,7 @@ enum key_kind {
     KEY_NUMBER,  /* uint32_t */
     KEY_SEED,    /* uint64_t */
     KEY_EITHER,  /* bool: it is the second of two words */
+    KEY_TIMING,  /* enum sim_timing_kind */
     KEY_FILE
 };
 
@@ -166,9 +173,29 @@ static const struct key {
     {"cache", KEY_EITHER, true, offsetof(struct sim_uri, volatile_cache), "none", "volatile"},
     {"tear", KEY_EITHER, true, offsetof(struct sim_uri, untorn), "yes", "no"},
     {"unit", KEY_EITHER, true, offsetof(struct sim_uri, unit_hidden), "shown", "hidden"},
+    {"zone", KEY_PAGES, true, offsetof(struct sim_uri, zns.zone_pages), NULL, NULL},
+    {"cap", KEY_PAGES, true, offsetof(struct sim_uri, zns.cap_pages), NULL, NULL},
+    {"conventional", KEY_BYTES, true, offsetof(struct sim_uri, conventional_pages), NULL, NULL},
+    {"maxopen", KEY_NUMBER, true, offsetof(struct sim_uri, zns.open_max), NULL, NULL},
+    {"maxactive", KEY_NUMBER, true, offsetof(struct sim_uri, zns.active_max), NULL, NULL},
+    {"timing", KEY_TIMING, true, offsetof(struct sim_uri, timing), NULL, NULL},
     {"seed", KEY_SEED, true, offsetof(struct sim_uri, seed), NULL, NULL},
     {"file", KEY_FILE, true, offsetof(struct sim_uri, file), NULL, NULL},
 };
+
+static bool
+parse_timing(const char *text, enum sim_timing_kind *out)
+{
+    static const char *const WORD[] = {"off", "virtual", "real"};
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(WORD); i++) {
+        if (strcmp(WORD[i], text) == 0) {
+            *out = (enum sim_timing_kind)i;
+            return true;
+        }
+    }
+    return false;
+}
 
 static bool
 parse_file(const char *value, char **file)
@@ -195,6 +222,8 @@ key_set(const struct key *k, const char *value, void *field)
         return parse_size(value, field);
     case KEY_EITHER:
         return parse_either(value, k->first, k->second, field);
+    case KEY_TIMING:
+        return parse_timing(value, field);
     case KEY_FILE:
         return parse_file(value, field);
     }
@@ -224,6 +253,21 @@ set_key(const char *key, const char *value, struct ssd_config *cfg, struct sim_u
     return false;
 }
 
+/* Everything that a model says, but for the capacity. */
+static int
+set_model(const char *name, struct ssd_config *cfg, struct sim_uri *uri)
+{
+    uint64_t pages = cfg->logical_pages;
+    int rc = ssd_model(name, cfg);
+
+    if (rc == 0)
+        rc = ssd_timing_model(name, &uri->clock);
+    if (rc == 0 && !ssd_zns_model(name, &uri->zns))
+        uri->zns = (struct ssd_zns_config){0};
+    cfg->logical_pages = pages;
+    return rc;
+}
+
 int
 sim_uri_parse(const char *text, struct ssd_config *cfg, struct sim_uri *uri)
 {
@@ -238,29 +282,27 @@ sim_uri_parse(const char *text, struct ssd_config *cfg, struct sim_uri *uri)
         return CH_FAIL(COHORT_EOPTION, "sim: text of %zu bytes; less than %d", strlen(text),
                        URI_BYTES_MAX);
     memcpy(copy, text, strlen(text) + 1);
-    rc = ssd_model("generic", cfg);
     cfg->logical_pages = (UINT64_C(1) << 30) / CH_PAGE_BYTES;
+    rc = set_model("generic", cfg, uri);
     while (rc == 0 && (word = strsep(&rest, ",")) != NULL) {
-        uint64_t pages = cfg->logical_pages;
-
         value = strchr(word, '=');
         if (value != NULL) {
             *value++ = '\0';
             if (first && strcmp(word, "model") == 0) {
-                rc = ssd_model(value, cfg);
-                cfg->logical_pages = pages;
+                rc = set_model(value, cfg, uri);
             } else if (!set_key(word, value, cfg, uri, &known)) {
                 rc = known ? CH_FAIL(COHORT_EOPTION, "sim: %s=%s: bad value", word, value)
                            : CH_FAIL(COHORT_EOPTION, "sim: %s: no such key", word);
             }
         } else if (first && *word != '\0') {
-            rc = ssd_model(word, cfg);
-            cfg->logical_pages = pages;
+            rc = set_model(word, cfg, uri);
         } else if (*word != '\0') {
             rc = CH_FAIL(COHORT_EOPTION, "sim: %s: key without value", word);
         }
         first = false;
     }
+    if (uri->zns.zone_pages > 0 && uri->zns.cap_pages == 0)
+        uri->zns.cap_pages = uri->zns.zone_pages;
     if (rc != 0) {
         free(uri->file);
         uri->file = NULL;
