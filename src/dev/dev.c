@@ -570,7 +570,8 @@ dev_clock(void)
 void
 dev_virtual_begin(uint64_t ns)
 {
-    thread_clock = (struct dev_clock){.ns = ns, .client = true};
+    thread_clock.ns = ns;
+    thread_clock.client = true;
 }
 
 uint64_t
@@ -580,8 +581,7 @@ dev_virtual_ns(void)
 }
 
 uint64_t
-dev_virtual_background(struct dev *d)
+dev_virtual_background(void)
 {
-    d = innermost(d);
-    return d->ops->background == NULL ? 0 : d->ops->background(d);
+    return thread_clock.background;
 }

@@ -182,7 +182,7 @@ CH_NODISCARD int dev_zone_do(struct dev *d, uint64_t off, enum dev_zone_act act)
  * the last completion. One real thread can stand for many clients:
  *
  *     c = the client with the least clock[c];
- *     dev_virtual_begin(ns = max(clock[c], dev_virtual_background(dev) - slack));
+ *     dev_virtual_begin(max(clock[c], dev_virtual_background() - slack));
  *     one operation;
  *     latency = dev_virtual_ns() - clock[c] + CPU; clock[c] += latency;
  *
@@ -193,8 +193,9 @@ CH_NODISCARD int dev_zone_do(struct dev *d, uint64_t off, enum dev_zone_act act)
  * lags by more than `slack` (say 10 ms) as above. */
 void dev_virtual_begin(uint64_t ns);
 uint64_t dev_virtual_ns(void); /* of the calling thread */
-/* Up to when background threads keep the drive busy; 0 on a device without virtual time. */
-uint64_t dev_virtual_background(struct dev *d);
+/* Up to when background threads keep the drive busy that the calling thread last waited for requests of,
+ * as of then; 0 on a device without virtual time. */
+uint64_t dev_virtual_background(void);
 
 /* ---- backend interface (dev_*.c only) ----
  * The generic layer does argument checks, counting and flush tickets, then calls these. A backend
@@ -221,7 +222,6 @@ struct dev_ops {
     int (*zone_report)(struct dev *d, uint64_t off, struct dev_zone *out, unsigned max,
                        unsigned *n);
     int (*zone_do)(struct dev *d, uint64_t off, enum dev_zone_act act);
-    uint64_t (*background)(struct dev *d);
     /* A wrapper's inner device, to which the calls above go; NULL for others. */
     struct dev *(*inner)(struct dev *d);
 };

@@ -25,7 +25,8 @@ struct dev_batch {
 /* The calling thread's virtual clock (dev.h). */
 struct dev_clock {
     uint64_t ns;
-    bool client; /* it has called dev_virtual_begin() */
+    uint64_t background; /* what dev_virtual_background() says */
+    bool client;         /* it has called dev_virtual_begin() */
 };
 struct dev_clock *dev_clock(void);
 

@@ -84,6 +84,8 @@ clock_settle(struct sim_drive *s, struct sim_queue *q)
     struct dev_clock *c = dev_clock();
     uint64_t now;
 
+    if (s->clock == NULL || s->clock_real)
+        c->background = 0;
     if (s->clock == NULL || q->end == 0)
         return;
     if (s->clock_real) {
@@ -95,6 +97,7 @@ clock_settle(struct sim_drive *s, struct sim_queue *q)
         rt_lock(&s->lock);
         if (!c->client)
             s->background_ns = ch_max_u64(s->background_ns, q->end);
+        c->background = s->background_ns;
         rt_unlock(&s->lock);
     }
     q->end = 0;
@@ -404,18 +407,6 @@ sim_submit(struct dev *d, void *impl, struct dev_req *reqs, unsigned n)
     q->todo_count++;
 }
 
-static uint64_t
-sim_background(struct dev *d)
-{
-    const struct sim_handle *h = dev_impl(d);
-    uint64_t ns;
-
-    rt_lock(&h->drive->lock);
-    ns = h->drive->background_ns;
-    rt_unlock(&h->drive->lock);
-    return ns;
-}
-
 static int
 sim_queue_create(struct dev *d, void **impl)
 {
@@ -481,7 +472,6 @@ static const struct dev_ops SIM_OPS = {
     .events = sim_events,
     .zone_report = sim_zone_report,
     .zone_do = sim_zone_do,
-    .background = sim_background,
 };
 
 /* ---- handles ---- */

@@ -173,7 +173,7 @@ test_no_streams(struct zt *t)
     ZT_STATUS(t, dev_events(d, &e, 1, &n), COHORT_EUNSUPPORTED);
     ZT_STATUS(t, dev_zone_report(d, 0, &z, 1, &n), COHORT_EUNSUPPORTED);
     ZT_STATUS(t, dev_zone_do(d, 0, DEV_ZONE_DO_FINISH), COHORT_EUNSUPPORTED);
-    ZT_CHECK(t, dev_virtual_background(d) == 0);
+    ZT_CHECK(t, dev_virtual_background() == 0);
     dev_close(d);
 }
 

@@ -16,48 +16,9 @@
 
 #include "ssd/ssd_internal.h"
 
-/* ---- lists ---- */
+/* ---- superblocks ---- */
 
 void
-list_push(struct ssd *s, uint32_t which, uint32_t b)
-{
-    uint32_t first = s->list[which];
-
-    if (first == SSD_NONE) {
-        s->list[which] = b;
-        s->sb[b].next = b;
-        s->sb[b].prev = b;
-        return;
-    }
-    s->sb[b].next = first;
-    s->sb[b].prev = s->sb[first].prev;
-    s->sb[s->sb[first].prev].next = b;
-    s->sb[first].prev = b;
-}
-
-static void
-list_remove(struct ssd *s, uint32_t which, uint32_t b)
-{
-    if (s->sb[b].next == b) {
-        s->list[which] = SSD_NONE;
-        return;
-    }
-    if (s->list[which] == b)
-        s->list[which] = s->sb[b].next;
-    s->sb[s->sb[b].next].prev = s->sb[b].prev;
-    s->sb[s->sb[b].prev].next = s->sb[b].next;
-}
-
-static void
-sb_file_closed(struct ssd *s, uint32_t b)
-{
-    list_push(s, s->sb[b].valid, b);
-    if (s->sb[b].valid < s->lowest)
-        s->lowest = s->sb[b].valid;
-}
-
-/* The superblock is in no list. */
-static void
 sb_erase(struct ssd *s, uint32_t b)
 {
     struct superblock *sb = &s->sb[b];
@@ -84,23 +45,6 @@ sb_close(struct ssd *s, uint32_t b)
         sb_file_closed(s, b);
 }
 
-void
-sb_page_died(struct ssd *s, uint32_t b)
-{
-    struct superblock *sb = &s->sb[b];
-
-    if (sb->state != SB_CLOSED) {
-        sb->valid--;
-        return;
-    }
-    list_remove(s, sb->valid, b);
-    sb->valid--;
-    if (sb->valid == 0)
-        sb_erase(s, b);
-    else
-        sb_file_closed(s, b);
-}
-
 /* ---- write points ---- */
 
 static void
@@ -114,25 +58,16 @@ slc_push(struct ssd *s, uint32_t b)
 }
 
 void
-point_program(struct ssd *s, uint32_t point, uint32_t l)
+point_filled(struct ssd *s, uint32_t point)
 {
     uint32_t b = s->point[point];
-    struct superblock *sb = &s->sb[b];
-    uint32_t p = b * s->cfg.superblock_pages + sb->programmed;
 
-    s->l2p[l] = p;
-    s->p2l[p] = l;
-    sb->programmed++;
-    sb->valid++;
-    ssd_observed(s, point < s->host_points ? SSD_HOST_PROGRAM : SSD_GC_PROGRAM, p);
-    if (sb->programmed == sb->room) {
-        s->point[point] = SSD_NONE;
-        if (s->events != NULL && point < s->host_points)
-            event_push(s, &(struct ssd_event){.kind = SSD_EVENT_CHANGED, .handle = point});
-        if (s->slc != NULL && point < s->host_points)
-            slc_push(s, b);
-        sb_close(s, b);
-    }
+    s->point[point] = SSD_NONE;
+    if (s->events != NULL && point < s->host_points)
+        event_push(s, &(struct ssd_event){.kind = SSD_EVENT_CHANGED, .handle = point});
+    if (s->slc != NULL && point < s->host_points)
+        slc_push(s, b);
+    sb_close(s, b);
 }
 
 /* Whose data the superblock of a write point will hold. */

@@ -101,15 +101,89 @@ ssd_observed(const struct ssd *s, enum ssd_work work, uint32_t page)
         s->observer(s->observer_arg, work, page);
 }
 
-void list_push(struct ssd *s, uint32_t which, uint32_t b);
+/* ---- superblocks (ssd_gc.c); what each page written runs through is inline ---- */
+
+/* The superblock is in no list and has no valid page. */
+void sb_erase(struct ssd *s, uint32_t b);
 /* Ends the filling of an open superblock. */
 void sb_close(struct ssd *s, uint32_t b);
-/* One valid page of superblock b is valid no more. */
-void sb_page_died(struct ssd *s, uint32_t b);
-/* Programs the next page of an open write point with logical page l. */
-void point_program(struct ssd *s, uint32_t point, uint32_t l);
+/* The write point's superblock has taken what it takes. */
+void point_filled(struct ssd *s, uint32_t point);
 /* Opens a host write point, after making room if the drive is low on free superblocks. */
 void host_point_open(struct ssd *s, uint32_t point);
 void event_push(struct ssd *s, const struct ssd_event *e);
+
+static inline void
+list_push(struct ssd *s, uint32_t which, uint32_t b)
+{
+    uint32_t first = s->list[which];
+
+    if (first == SSD_NONE) {
+        s->list[which] = b;
+        s->sb[b].next = b;
+        s->sb[b].prev = b;
+        return;
+    }
+    s->sb[b].next = first;
+    s->sb[b].prev = s->sb[first].prev;
+    s->sb[s->sb[first].prev].next = b;
+    s->sb[first].prev = b;
+}
+
+static inline void
+list_remove(struct ssd *s, uint32_t which, uint32_t b)
+{
+    if (s->sb[b].next == b) {
+        s->list[which] = SSD_NONE;
+        return;
+    }
+    if (s->list[which] == b)
+        s->list[which] = s->sb[b].next;
+    s->sb[s->sb[b].next].prev = s->sb[b].prev;
+    s->sb[s->sb[b].prev].next = s->sb[b].next;
+}
+
+static inline void
+sb_file_closed(struct ssd *s, uint32_t b)
+{
+    list_push(s, s->sb[b].valid, b);
+    if (s->sb[b].valid < s->lowest)
+        s->lowest = s->sb[b].valid;
+}
+
+/* One valid page of superblock b is valid no more. */
+static inline void
+sb_page_died(struct ssd *s, uint32_t b)
+{
+    struct superblock *sb = &s->sb[b];
+
+    if (sb->state != SB_CLOSED) {
+        sb->valid--;
+        return;
+    }
+    list_remove(s, sb->valid, b);
+    sb->valid--;
+    if (sb->valid == 0)
+        sb_erase(s, b);
+    else
+        sb_file_closed(s, b);
+}
+
+/* Programs the next page of an open write point with logical page l. */
+static inline void
+point_program(struct ssd *s, uint32_t point, uint32_t l)
+{
+    uint32_t b = s->point[point];
+    struct superblock *sb = &s->sb[b];
+    uint32_t p = b * s->cfg.superblock_pages + sb->programmed;
+
+    s->l2p[l] = p;
+    s->p2l[p] = l;
+    sb->programmed++;
+    sb->valid++;
+    ssd_observed(s, point < s->host_points ? SSD_HOST_PROGRAM : SSD_GC_PROGRAM, p);
+    if (sb->programmed == sb->room)
+        point_filled(s, point);
+}
 
 #endif
