@@ -198,7 +198,7 @@ out:
 int
 api_open_dev(struct dev *dev, const struct cohort_options *o, bool create, cohort_db **out)
 {
-    struct cohort_db *db = calloc(1, sizeof(*db));
+    struct cohort_db *db = ch_alloc_aligned(sizeof(*db)); /* zeroed */
     int rc;
 
     if (db == NULL) {
@@ -207,7 +207,7 @@ api_open_dev(struct dev *dev, const struct cohort_options *o, bool create, cohor
     }
     rc = boot_open(dev, o, create, &db->db);
     if (rc != 0) {
-        free(db);
+        ch_free_aligned(db);
         return rc;
     }
     db->main = reg_main(db->db->reg);
@@ -220,7 +220,7 @@ api_kill(cohort_db *db)
 {
     boot_kill(db->db);
     api_pool_free(db);
-    free(db);
+    ch_free_aligned(db);
 }
 
 COHORT_API int
@@ -241,7 +241,7 @@ cohort_close(cohort_db *db)
                        c.open, handles);
     rc = boot_close(db->db);
     api_pool_free(db);
-    free(db);
+    ch_free_aligned(db);
     return rc;
 }
 

@@ -24,13 +24,18 @@ enum {
     API_CODEC_LEVEL_MAX = 19,
 };
 
+/* A thread's own, mostly, and so on a cache line of its own. */
+struct api_place {
+    /* Transactions' memory for the next begin; exchanged in release/acquire pairs (txn.c). */
+    _Alignas(64) _Atomic(struct cohort_txn *) t;
+    _Atomic uint64_t commits, payload; /* statistics of those who count here; relaxed */
+};
+
 struct cohort_db {
     struct db *db;
     struct reg_tree *main;
-    _Atomic uint64_t commits, payload; /* statistics, relaxed */
-    _Atomic uint32_t handles;          /* trees and bulk loads open; relaxed, close() is alone */
-    /* Transactions' memory for the next begin; exchanged in release/acquire pairs (txn.c). */
-    _Atomic(struct cohort_txn *) pool[API_POOL];
+    _Atomic uint32_t handles; /* trees and bulk loads open; relaxed, close() is alone */
+    struct api_place pool[API_POOL];
 };
 
 struct cohort_txn {
@@ -82,6 +87,8 @@ CH_NODISCARD int api_check_range(const char *what, const struct cohort_slice *fr
 /* ---- transactions (txn.c) ---- */
 
 void api_pool_free(cohort_db *db);
+/* Statistics. */
+void api_count(cohort_db *db, uint64_t commits, uint64_t payload);
 /* A read-only one, or one for an operation of its own. */
 CH_NODISCARD int api_begin(cohort_db *db, bool read_only, cohort_txn **t);
 /* Ends it, the earlier error `rc` being what counts. */

@@ -91,8 +91,7 @@ write_alone(const char *what, cohort_db *db, const cohort_tree *tree, enum bt_wr
         rc = cat_write(db->db->cat, NULL, rt, kind, key, value);
     if (rc != 0)
         return rc;
-    atomic_fetch_add_explicit(&db->commits, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&db->payload, key.bytes + value.bytes, memory_order_relaxed);
+    api_count(db, 1, key.bytes + value.bytes);
     return 0;
 }
 

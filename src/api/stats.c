@@ -116,8 +116,10 @@ fill(cohort_db *db, struct cohort_stats *s)
     fill_store(db->db, s);
     fill_memory(db->db, s);
     fill_transactions(db->db, s);
-    s->commits = atomic_load_explicit(&db->commits, memory_order_relaxed);
-    s->payload_bytes = atomic_load_explicit(&db->payload, memory_order_relaxed);
+    for (unsigned i = 0; i < API_POOL; i++) {
+        s->commits += atomic_load_explicit(&db->pool[i].commits, memory_order_relaxed);
+        s->payload_bytes += atomic_load_explicit(&db->pool[i].payload, memory_order_relaxed);
+    }
     s->checkpoints = atomic_load_explicit(&db->db->checkpoints, memory_order_relaxed);
     s->codec = public_codec(db->db->root.codec);
     s->preset = db->db->root.preset;

@@ -33,7 +33,7 @@ pool_take(cohort_db *db)
     cohort_txn *t = NULL;
 
     for (unsigned i = 0; i < POOL_LOOKS && t == NULL; i++) {
-        _Atomic(struct cohort_txn *) *place = &db->pool[(at + i) & (API_POOL - 1)];
+        _Atomic(struct cohort_txn *) *place = &db->pool[(at + i) & (API_POOL - 1)].t;
 
         if (atomic_load_explicit(place, memory_order_relaxed) != NULL)
             t = atomic_exchange_explicit(place, NULL, memory_order_acquire);
@@ -48,7 +48,7 @@ pool_give(cohort_db *db, cohort_txn *t)
 
     t->t = NULL;
     for (unsigned i = 0; i < POOL_LOOKS; i++) {
-        _Atomic(struct cohort_txn *) *place = &db->pool[(at + i) & (API_POOL - 1)];
+        _Atomic(struct cohort_txn *) *place = &db->pool[(at + i) & (API_POOL - 1)].t;
         struct cohort_txn *none = NULL;
 
         if (atomic_load_explicit(place, memory_order_relaxed) == NULL &&
@@ -63,7 +63,16 @@ void
 api_pool_free(cohort_db *db)
 {
     for (unsigned i = 0; i < API_POOL; i++)
-        free(atomic_load_explicit(&db->pool[i], memory_order_acquire));
+        free(atomic_load_explicit(&db->pool[i].t, memory_order_acquire));
+}
+
+void
+api_count(cohort_db *db, uint64_t commits, uint64_t payload)
+{
+    struct api_place *place = &db->pool[pool_place()];
+
+    atomic_fetch_add_explicit(&place->commits, commits, memory_order_relaxed);
+    atomic_fetch_add_explicit(&place->payload, payload, memory_order_relaxed);
 }
 
 /* ---- begin and end ---- */
@@ -171,8 +180,7 @@ count_commit(cohort_txn *t)
 {
     if (!t->wrote)
         return;
-    atomic_fetch_add_explicit(&t->db->commits, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&t->db->payload, t->payload, memory_order_relaxed);
+    api_count(t->db, 1, t->payload);
 }
 
 static int

@@ -203,8 +203,7 @@ cohort_bulk_finish(cohort_bulk *b)
         return CH_FAIL(COHORT_EINVAL, "cohort_bulk_finish: null argument: no bulk load");
     rc = cat_bulk_finish(b->b, COHORT_DEFAULT);
     if (rc == 0) {
-        atomic_fetch_add_explicit(&b->db->commits, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&b->db->payload, b->payload, memory_order_relaxed);
+        api_count(b->db, 1, b->payload);
     }
     free_bulk(b);
     return rc;

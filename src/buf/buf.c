@@ -710,7 +710,9 @@ buf_admit_kept(struct buf *b)
 void
 buf_keep(struct buf *b, uint64_t pages)
 {
-    atomic_store_explicit(&b->kept, pages, memory_order_relaxed);
+    /* Every write comes by, mostly with the same: a store each time would take the cache line from all who read in it. */
+    if (atomic_load_explicit(&b->kept, memory_order_relaxed) != pages)
+        atomic_store_explicit(&b->kept, pages, memory_order_relaxed);
 }
 
 bool
