@@ -78,6 +78,9 @@ void rt_broadcast(struct rt_cond *c);
 CH_NODISCARD int rt_spawn(struct rt_thread *t, const char *name, void (*fn)(void *), void *arg);
 void rt_join(struct rt_thread *t);
 
+/* A small number of the calling thread, the same as long as it lives: numbers are given in the order in which threads ask. To keep
+ * threads apart, not to tell them: others may have the same. */
+unsigned rt_thread_number(void);
 uint64_t rt_now_ns(void); /* monotonic */
 uint64_t rt_cpu_ns(void); /* CPU time of the process */
 void rt_sleep_ns(uint64_t ns);

@@ -190,6 +190,18 @@ rt_join(struct rt_thread *t)
     CH_ASSERT(rc == 0);
 }
 
+static _Atomic unsigned thread_numbers; /* relaxed: only distinct */
+
+unsigned
+rt_thread_number(void)
+{
+    static _Thread_local unsigned number; /* + 1 */
+
+    if (CH_UNLIKELY(number == 0))
+        number = 1 + atomic_fetch_add_explicit(&thread_numbers, 1, memory_order_relaxed);
+    return number - 1;
+}
+
 static uint64_t
 clock_ns(clockid_t clock)
 {

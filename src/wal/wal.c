@@ -18,6 +18,10 @@
  *   W5  every record is whole inside one seal: appends are made in one critical section. So only the
  *       last block of a flush has room left, and no record crosses from one epoch to the next.
  *   W6  after a failure nothing is written, durable stands still, and what tickets hold still fits.
+ *   W7  tickets of the pool count as granted, with their pads, from when they are put into a stripe: so whoever takes one has what
+ *       wal_reserve() would have granted, and W3 and W4 know of it. They are put in only where there is room to spare and nobody waits,
+ *       and taken back before anybody waits, is refused, or learns that the log has failed. So nobody waits for room that
+ *       nobody uses, and none is in a stripe while somebody waits, or once the log has failed.
  *
  * Locking: one mutex, rank WAL. The leader works outside of it on blocks in [durable, sealed), which
  * nobody else touches; appends go above `sealed`.
@@ -72,7 +76,7 @@ wal_create(const struct wal_config *cfg, struct wal **out)
     int rc = 0;
 
     config_check(cfg);
-    w = calloc(1, sizeof(*w));
+    w = ch_alloc_aligned(sizeof(*w)); /* zeroed; its parts want their cache lines */
     if (w == NULL)
         return CH_FAIL(COHORT_ENOMEM, "log: handle");
     sync_init(w);
@@ -82,6 +86,7 @@ wal_create(const struct wal_config *cfg, struct wal **out)
     w->epoch = cfg->epoch;
     limits_init(w, cfg);
     w->buf_blocks = cfg->buffer_bytes / WAL_BLOCK;
+    wal_pool_limit(w);
     w->pos = w->sealed = w->durable = cfg->start;
     wal_publish(w);
     w->cut = cfg->cut;
@@ -106,7 +111,7 @@ wal_destroy(struct wal *w)
 {
     if (w == NULL)
         return;
-    CH_ASSERT(!w->busy && !wal_anyone_waits(w));
+    CH_ASSERT(!w->busy && w->waiters == 0);
     if (w->queue != NULL)
         dev_queue_put(w->queue);
     ch_free_aligned(w->buf);
@@ -116,7 +121,7 @@ wal_destroy(struct wal *w)
     rt_cond_fini(&w->room);
     rt_cond_fini(&w->done);
     rt_mutex_fini(&w->lock);
-    free(w);
+    ch_free_aligned(w);
 }
 
 size_t
@@ -175,14 +180,9 @@ charge(struct wal *w, struct wal_ticket *t, uint64_t bytes)
         t->pads--;
         w->pads--;
     }
-    if (t->once) {
-        w->granted -= t->bytes;
-        t->bytes = 0;
-    }
-    if (t->bytes == 0) { /* used up: nothing can split it any more, and some never release it */
-        w->pads -= t->pads;
-        t->pads = 0;
-    }
+    if (t->once ||
+        t->bytes == 0) /* used up: nothing can split it any more, and some never release it */
+        wal_ticket_end(w, t);
 }
 
 lsn_t
@@ -192,6 +192,7 @@ wal_append(struct wal *w, struct wal_ticket *t, uint8_t type, enum ch_cause caus
     uint8_t header[WAL_RECORD_HEADER] = {0};
     uint64_t bytes = 0;
     lsn_t end;
+    bool half;
 
     for (unsigned i = 0; i < n; i++)
         bytes += parts[i].bytes;
@@ -214,11 +215,13 @@ wal_append(struct wal *w, struct wal_ticket *t, uint8_t type, enum ch_cause caus
         w->meta_bytes += bytes;
     w->counts.records++;
     w->counts.record_bytes[cause] += bytes;
-    wal_publish(w);
+    atomic_store_explicit(&w->seen_pos, w->pos, memory_order_release);
+    wal_pool_refill(w);
     wal_room_changed(w); /* what was only granted can be flushed now */
-    if (w->half_waiters > 0 && wal_is_half_full(w))
-        rt_signal(&w->half);
+    half = w->half_waiters > 0 && wal_is_half_full(w);
     rt_unlock(&w->lock);
+    if (CH_UNLIKELY(half)) /* without the lock: who is woken may take this very processor from us */
+        rt_signal(&w->half);
     return end;
 }
 

@@ -48,7 +48,9 @@ enum wal_class {
     WAL_CLASSES
 };
 struct wal_ticket {
-    uint64_t bytes, pads; /* pads: the log's own */
+    uint64_t bytes, pads; /* pads, and what follows: the log's own */
+    uint64_t spare;       /* what it holds beyond what was asked for */
+    bool pooled;
     bool once; /* for one record: its append gives the rest back. May be set at any time */
 };
 /* Grants room, not position (R8), for one or a few records of `bytes` payload and header bytes in all (as much as may

@@ -105,6 +105,7 @@ fail(struct wal *w, lsn_t from)
     (void)snprintf(w->fail_text, sizeof(w->fail_text), "log write at LSN %" PRIu64 ": %s", from,
                    e->text);
     w->failed = true;
+    wal_pool_drain(w); /* W7 */
     ch_log(COHORT_LOG_ERROR, "%s; the database is read-only from now on", w->fail_text);
 }
 

@@ -22,6 +22,12 @@ enum {
     WAL_KEEP_RINGS = 64, /* blocks of a ring from which on some are kept for recovery: */
     WAL_KEEP_SHARE = 16, /* one of so many, at least four */
     WAL_TICKET_PADS = 2, /* splits by flushes that one ticket pays for */
+    WAL_POOL_BYTES =
+        2560, /* of a ticket of the pool (W7): what a put asks for, and more than a commit */
+    WAL_POOL_STRIPES = 8, /* one a thread, more or less */
+    WAL_POOL_EACH = 4,    /* tickets in a stripe, at most */
+    WAL_POOL_SHARE =
+        16, /* one of so many blocks that users may fill, and of the buffer, are for the pool */
     WAL_FAIL_TEXT = 320,
 };
 
@@ -52,6 +58,12 @@ struct wal_waiter { /* a waiting reservation, on its thread's stack */
     struct wal_waiter *next;
 };
 
+/* Tickets that are granted already, for threads of one stripe to take without the lock (W7). */
+struct wal_stripe {
+    /* Taken by compare-and-swap (acquire), put in (release) and taken back under the lock. */
+    _Alignas(64) _Atomic uint32_t tickets;
+};
+
 struct wal {
     struct dev *dev;
     struct dev_queue *queue; /* the leader's */
@@ -60,56 +72,57 @@ struct wal {
     uint64_t recovery_blocks;                         /* kept for recovery, beyond system_blocks */
     uint64_t db_id;
     uint32_t epoch;
-    uint8_t *buf;     /* block of an LSN stands at LSN / 4096 % buf_blocks */
-    uint16_t *firsts; /* of each block in `buf`: offset of its first record, 0 = none */
+    uint32_t pool_max; /* tickets of the pool, in stripes and in use; 0 = there is none */
+    uint8_t *buf;      /* block of an LSN stands at LSN / 4096 % buf_blocks */
+    uint16_t *firsts;  /* of each block in `buf`: offset of its first record, 0 = none */
     uint64_t buf_blocks;
 
-    struct rt_mutex lock; /* rank WAL; guards everything below */
+    /* By cache lines: what each append changes, what it may find changed, the rest. */
+    _Alignas(64) struct rt_mutex lock; /* rank WAL; guards everything below */
+    lsn_t pos;                         /* of the next append */
+    lsn_t sealed; /* blocks below belong to the leader or are durable; multiple of 4096 */
+    uint64_t
+        granted; /* bytes that outstanding tickets may still append, those of the pool among them */
+    uint64_t pads;       /* blocks that they hold against padding */
+    uint64_t meta_bytes; /* of META records above `sealed` */
+    uint32_t pooled;     /* tickets of the pool, in stripes and in use */
+    struct wal_counts counts;
+
+    /* What pos and durable were when the lock was last given back; release, with acquire of wal_end() and wal_durable(). */
+    _Alignas(64) _Atomic lsn_t seen_pos;
+    _Atomic lsn_t seen_durable;
+
+    _Alignas(64) lsn_t durable; /* multiple of 4096 */
+    lsn_t cut;
+    uint64_t waiters;         /* reservations that wait */
+    uint64_t pressure_blocks; /* pressure waiters want to know when use exceeds this */
+    unsigned pressure_waiters;
+    unsigned half_waiters;
+    uint64_t ring_waiters; /* reservations that wait for ring room now */
+    bool busy;             /* a leader works */
+    bool failed;           /* sticky */
+    bool full;
+    bool uncut;      /* wal_set_uncut() */
+    bool recovering; /* wal_set_recovering() */
+    bool woken;
+    void (*cutter)(void *arg);
+
+    _Alignas(64) struct wal_stripe stripes[WAL_POOL_STRIPES];
+
     struct rt_cond done;  /* a flush ended */
     struct rt_cond room;  /* reservations wait */
     struct rt_cond press; /* wal_pressure() waits */
     struct rt_cond half;  /* wal_half_full() waits */
-    lsn_t pos;            /* of the next append */
-    /* What pos and durable were when the lock was last given back; release, with acquire of wal_end() and wal_durable(). */
-    _Atomic lsn_t seen_pos, seen_durable;
-    lsn_t sealed;  /* blocks below belong to the leader or are durable; multiple of 4096 */
-    lsn_t durable; /* multiple of 4096 */
-    lsn_t cut;
-    uint64_t granted;    /* bytes that outstanding tickets may still append */
-    uint64_t pads;       /* blocks that they hold against padding */
-    uint64_t meta_bytes; /* of META records above `sealed` */
     struct wal_waiter *waiting[WAL_CLASSES],
         **waiting_end[WAL_CLASSES];      /* by enum wal_class, first come first served */
     uint64_t waiting_bytes[WAL_CLASSES]; /* what they ask for in all, */
     uint64_t waiting_pads[WAL_CLASSES];  /* and their padding */
-
-    bool busy;              /* a leader works */
-    uint64_t flush_started; /* numbers of device flushes, for wal_flush_force() */
+    uint64_t flush_started;              /* numbers of device flushes, for wal_flush_force() */
     uint64_t flush_finished;
-    bool failed; /* sticky */
-    bool full;
-    bool uncut;      /* wal_set_uncut() */
-    bool recovering; /* wal_set_recovering() */
-    void (*cutter)(void *arg);
     void *cutter_arg;
-    bool woken;
-    uint64_t wakes; /* calls of wal_wake() */
-    unsigned half_waiters;
-    unsigned pressure_waiters;
-    uint64_t pressure_blocks; /* they want to know when use exceeds this */
-    uint64_t ring_waiters;    /* reservations that wait for ring room now */
-    struct wal_counts counts;
+    uint64_t wakes;                /* calls of wal_wake() */
     char fail_text[WAL_FAIL_TEXT]; /* of the first failure */
 };
-
-static inline bool
-wal_anyone_waits(const struct wal *w)
-{
-    for (int c = 0; c < WAL_CLASSES; c++)
-        if (w->waiting[c] != NULL)
-            return true;
-    return false;
-}
 
 /* All with w->lock held. */
 void wal_publish(struct wal *w);                /* seen_pos and seen_durable */
@@ -118,6 +131,10 @@ uint64_t wal_ring_blocks_used(const struct wal *w, uint64_t more_bytes, uint64_t
 uint64_t wal_buf_blocks_used(const struct wal *w, uint64_t more_bytes);
 bool wal_is_half_full(const struct wal *w);
 void wal_room_changed(struct wal *w); /* wakes reservations and pressure waiters as needed */
+void wal_pool_limit(struct wal *w);   /* at creation: how many tickets the pool may have */
+void wal_pool_refill(struct wal *w); /* the calling thread's stripe, where there is room to spare */
+void wal_pool_drain(struct wal *w);  /* takes all back that nobody uses */
+void wal_ticket_end(struct wal *w, struct wal_ticket *t); /* gives back what it still has */
 /* Seals, writes and flushes what has gathered; releases the lock meanwhile. Caller saw !busy and !failed.
  * On failure the log is failed when it returns. */
 void wal_lead(struct wal *w);

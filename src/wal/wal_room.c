@@ -56,7 +56,7 @@ wal_buf_blocks_used(const struct wal *w, uint64_t more_bytes)
 void
 wal_room_changed(struct wal *w)
 {
-    if (wal_anyone_waits(w))
+    if (w->waiters > 0)
         rt_broadcast(&w->room);
     if (w->pressure_waiters > 0 &&
         (w->ring_waiters > 0 || wal_ring_blocks_used(w, 0, 0) > w->pressure_blocks))
@@ -126,6 +126,7 @@ ever_fits(const struct wal *w, enum wal_class c, uint64_t bytes)
 static void
 waiter_enter(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_waiter *me)
 {
+    w->waiters++;
     *w->waiting_end[c] = me;
     w->waiting_end[c] = &me->next;
     w->waiting_bytes[c] += bytes;
@@ -137,6 +138,7 @@ waiter_leave(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_waiter 
 {
     struct wal_waiter **p = &w->waiting[c];
 
+    w->waiters--;
     w->waiting_bytes[c] -= bytes;
     w->waiting_pads[c] -= WAL_TICKET_PADS;
 
@@ -218,23 +220,127 @@ room_wait(struct wal *w, enum wal_class c, uint64_t bytes)
     return rc;
 }
 
+/* ---- the pool (W7) ---- */
+
+void
+wal_pool_limit(struct wal *w)
+{
+    uint64_t ring = w->user_blocks / WAL_POOL_SHARE / (1 + WAL_TICKET_PADS);
+    uint64_t buf = w->buf_blocks / WAL_POOL_SHARE * WAL_PAYLOAD / WAL_POOL_BYTES;
+
+    w->pool_max = (uint32_t)ch_min_u64(ch_min_u64(ring, buf), WAL_POOL_STRIPES * WAL_POOL_EACH);
+}
+
+static _Atomic uint32_t *
+stripe_of(struct wal *w)
+{
+    return &w->stripes[rt_thread_number() % WAL_POOL_STRIPES].tickets;
+}
+
+/* Where use is so low that nobody else will be short of it soon. */
+static bool
+pool_has_room(const struct wal *w, uint32_t more)
+{
+    return wal_ring_blocks_used(w, (uint64_t)more * WAL_POOL_BYTES,
+                                (uint64_t)more * WAL_TICKET_PADS) <= w->user_blocks / 4 * 3 &&
+           wal_buf_blocks_used(w, (uint64_t)more * WAL_POOL_BYTES) <= w->buf_blocks / 4 * 3;
+}
+
+void
+wal_pool_refill(struct wal *w)
+{
+    _Atomic uint32_t *stripe = stripe_of(w);
+    uint32_t have = atomic_load_explicit(stripe, memory_order_relaxed);
+    uint32_t more;
+
+    if (CH_LIKELY(have > WAL_POOL_EACH / 2) || w->pooled >= w->pool_max)
+        return;
+    more = (uint32_t)ch_min_u64(WAL_POOL_EACH - have, w->pool_max - w->pooled);
+    if (w->waiters > 0 || w->failed || w->full || w->uncut || w->recovering || w->cutter != NULL ||
+        !pool_has_room(w, more))
+        return;
+    w->pooled += more;
+    w->granted += (uint64_t)more * WAL_POOL_BYTES;
+    w->pads += (uint64_t)more * WAL_TICKET_PADS;
+    atomic_fetch_add_explicit(stripe, more, memory_order_release);
+}
+
+void
+wal_pool_drain(struct wal *w)
+{
+    if (w->pooled == 0)
+        return;
+    for (unsigned i = 0; i < WAL_POOL_STRIPES; i++) {
+        uint32_t n = atomic_exchange_explicit(&w->stripes[i].tickets, 0, memory_order_acquire);
+
+        w->pooled -= n;
+        w->granted -= (uint64_t)n * WAL_POOL_BYTES;
+        w->pads -= (uint64_t)n * WAL_TICKET_PADS;
+    }
+}
+
+static bool
+pool_take(struct wal *w)
+{
+    _Atomic uint32_t *stripe = stripe_of(w);
+    uint32_t have = atomic_load_explicit(stripe, memory_order_relaxed);
+
+    while (have > 0) {
+        if (atomic_compare_exchange_weak_explicit(stripe, &have, have - 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
+void
+wal_ticket_end(struct wal *w, struct wal_ticket *t)
+{
+    CH_ASSERT(w->granted >= t->bytes + t->spare && w->pads >= t->pads);
+    w->granted -= t->bytes + t->spare;
+    w->pads -= t->pads;
+    w->pooled -= t->pooled ? 1 : 0;
+    t->bytes = t->pads = t->spare = 0;
+    t->pooled = false;
+}
+
+/* ---- reservations ---- */
+
+static int
+reserve(struct wal *w, enum wal_class c, uint64_t bytes)
+{
+    if (w->failed)
+        return wal_fail_again(w);
+    if (!ever_fits(w, c, bytes))
+        return CH_FAIL(COHORT_EBATCHSIZE, "log: reservation of %" PRIu64 " bytes", bytes);
+    if (fits_beside(w, c, bytes))
+        return 0;
+    wal_pool_drain(w); /* W7 */
+    return fits_beside(w, c, bytes) ? 0 : room_wait(w, c, bytes);
+}
+
 int
 wal_reserve(struct wal *w, enum wal_class c, uint64_t bytes, struct wal_ticket *t)
 {
-    int rc = 0;
+    int rc;
 
+    rt_point();
+    if ((c == WAL_USER || c == WAL_SHRINK) && bytes <= WAL_POOL_BYTES && pool_take(w)) {
+        t->bytes = bytes;
+        t->spare = WAL_POOL_BYTES - bytes;
+        t->pads = WAL_TICKET_PADS;
+        t->pooled = true;
+        return 0;
+    }
     rt_lock(&w->lock);
-    if (w->failed)
-        rc = wal_fail_again(w);
-    else if (!ever_fits(w, c, bytes))
-        rc = CH_FAIL(COHORT_EBATCHSIZE, "log: reservation of %" PRIu64 " bytes", bytes);
-    else if (!fits_beside(w, c, bytes))
-        rc = room_wait(w, c, bytes);
+    rc = reserve(w, c, bytes);
     if (rc == 0) {
         w->granted += bytes;
         w->pads += WAL_TICKET_PADS;
         t->bytes = bytes;
+        t->spare = 0;
         t->pads = WAL_TICKET_PADS;
+        t->pooled = false;
         wal_room_changed(w);
     }
     rt_unlock(&w->lock);
@@ -247,11 +353,7 @@ wal_release(struct wal *w, struct wal_ticket *t)
     if (t->bytes == 0 && t->pads == 0)
         return;
     rt_lock(&w->lock);
-    CH_ASSERT(w->granted >= t->bytes && w->pads >= t->pads);
-    w->granted -= t->bytes;
-    w->pads -= t->pads;
-    t->bytes = 0;
-    t->pads = 0;
+    wal_ticket_end(w, t);
     wal_room_changed(w);
     rt_unlock(&w->lock);
 }
@@ -260,6 +362,7 @@ void
 wal_usage(struct wal *w, uint64_t *used, uint64_t *size)
 {
     rt_lock(&w->lock);
+    wal_pool_drain(w); /* what nobody uses */
     *used = wal_ring_blocks_used(w, 0, 0) * WAL_BLOCK;
     *size = w->ring_blocks * WAL_BLOCK;
     rt_unlock(&w->lock);
@@ -332,6 +435,7 @@ wal_set_full(struct wal *w, bool full)
 {
     rt_lock(&w->lock);
     w->full = full;
+    wal_pool_drain(w); /* W7 */
     wal_room_changed(w);
     rt_unlock(&w->lock);
 }
@@ -342,6 +446,7 @@ wal_set_cutter(struct wal *w, void (*cut)(void *arg), void *arg)
     rt_lock(&w->lock);
     w->cutter = cut;
     w->cutter_arg = arg;
+    wal_pool_drain(w); /* W7 */
     wal_room_changed(w);
     rt_unlock(&w->lock);
 }
@@ -351,6 +456,7 @@ wal_set_recovering(struct wal *w, bool recovering)
 {
     rt_lock(&w->lock);
     w->recovering = recovering;
+    wal_pool_drain(w); /* W7 */
     wal_room_changed(w);
     rt_unlock(&w->lock);
 }
@@ -360,6 +466,7 @@ wal_set_uncut(struct wal *w)
 {
     rt_lock(&w->lock);
     w->uncut = true;
+    wal_pool_drain(w); /* W7 */
     wal_room_changed(w);
     rt_unlock(&w->lock);
 }

@@ -554,6 +554,12 @@ test_force_flushes(struct zt *t)
     rig_fini(&r);
 }
 
+static void
+cut_nothing(void *arg)
+{
+    (void)arg;
+}
+
 /* Goal: each class has its limit, what never fits is refused, and full users do not wait. */
 static void
 test_room_limits(struct zt *t)
@@ -700,6 +706,131 @@ test_grants_hold(struct zt *t)
     rig_fini(&r);
 }
 
+/* Tickets in stripes. The log has granted these, and what `held` has, and no more. */
+static uint32_t
+pool_check(struct zt *t, const struct rig *r, const struct wal_ticket *held)
+{
+    uint32_t n = 0;
+
+    for (unsigned i = 0; i < WAL_POOL_STRIPES; i++)
+        n += atomic_load_explicit(&r->wal->stripes[i].tickets, memory_order_relaxed);
+    ZT_CHECK(t, r->wal->granted == n * WAL_POOL_BYTES + held->bytes + held->spare);
+    ZT_CHECK(t, r->wal->pads == n * WAL_TICKET_PADS + held->pads);
+    ZT_CHECK(t, r->wal->pooled == n + (held->pooled ? 1 : 0) && r->wal->pooled <= r->wal->pool_max);
+    return n;
+}
+
+/* A reservation that takes no lock: it would be taken twice, which rt asserts against. */
+static void
+reserve_unlocked(struct zt *t, struct rig *r, enum wal_class c, uint64_t bytes,
+                 struct wal_ticket *ticket)
+{
+    rt_lock(&r->wal->lock);
+    ZT_OK(t, wal_reserve(r->wal, c, bytes, ticket));
+    rt_unlock(&r->wal->lock);
+    ZT_CHECK(t, ticket->pooled && ticket->bytes == bytes);
+}
+
+/* Goal: W7: small reservations are served from tickets granted before, which hold what they are worth until they are used up,
+ * released or taken back, however that comes about, and are in nobody's way.
+ * Method: the log's counts after each way for a ticket to end, and after each reason to take tickets back. */
+static void
+test_pool(struct zt *t)
+{
+    const struct wal_ticket none = {0};
+    struct wal_ticket a = {0}, once = {.once = true};
+    struct dev_fault_plan plan = {.code = COHORT_EIO, .fail_nth[DEV_WRITE] = 1};
+    uint64_t used, size;
+    lsn_t end = 0;
+    struct rig r;
+
+    rig_init(t, &r, DRIVE, 512 * WAL_BLOCK, 128 * WAL_BLOCK);
+    ZT_OK(t, rig_log(r.wal, WAL_USER, 1, 100, &end)); /* fills our stripe */
+    ZT_CHECK(t, pool_check(t, &r, &none) == WAL_POOL_EACH);
+    reserve_unlocked(t, &r, WAL_USER, 300 + WAL_RECORD_HEADER,
+                     &once); /* used by less than it has */
+    ZT_CHECK(t, pool_check(t, &r, &once) == WAL_POOL_EACH - 1);
+    (void)rig_append(r.wal, &once, 2, 200, CH_WAL);
+    (void)pool_check(t, &r, &none);
+    reserve_unlocked(t, &r, WAL_SHRINK, 200 + 2 * WAL_RECORD_HEADER, &a); /* used up by two */
+    (void)rig_append(r.wal, &a, 3, 100, CH_WAL);
+    (void)pool_check(t, &r, &a);
+    ZT_CHECK(t, a.pooled && a.bytes == 100 + WAL_RECORD_HEADER);
+    (void)rig_append(r.wal, &a, 4, 100, CH_WAL);
+    ZT_CHECK(t, !a.pooled && a.bytes == 0 && a.pads == 0 && a.spare == 0);
+    (void)pool_check(t, &r, &none);
+    reserve_unlocked(t, &r, WAL_USER, WAL_POOL_BYTES, &a); /* released */
+    wal_release(r.wal, &a);
+    (void)pool_check(t, &r, &none);
+
+    wal_usage(r.wal, &used, &size);
+    ZT_CHECK(t, used == 2 * WAL_BLOCK && pool_check(t, &r, &none) == 0);
+    for (int how = 0; how < 4; how++) { /* with reasons to have none, there is none */
+        ZT_OK(t, rig_log(r.wal, WAL_USER, 5, 100, &end));
+        ZT_CHECK(t, pool_check(t, &r, &none) == WAL_POOL_EACH);
+        if (how == 0)
+            wal_set_full(r.wal, true);
+        else if (how == 1)
+            wal_set_recovering(r.wal, true);
+        else if (how == 2)
+            wal_set_cutter(r.wal, cut_nothing, NULL);
+        else
+            ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
+        ZT_CHECK(t, (pool_check(t, &r, &none) == 0) == (how < 3));
+        if (how < 3)
+            ZT_OK(t, rig_log(r.wal, WAL_USER, 6, 100, &end));
+        ZT_CHECK(t, (pool_check(t, &r, &none) == 0) == (how < 3));
+        wal_set_full(r.wal, false);
+        wal_set_recovering(r.wal, false);
+        wal_set_cutter(r.wal, NULL, NULL);
+    }
+    ZT_OK(t, rig_log(r.wal, WAL_USER, 7, 100, &end));
+    ZT_OK(t, wal_flush(r.wal, end));
+    ZT_CHECK(t, pool_check(t, &r, &none) > 0);
+    /* All of the buffer: would wait for ever if the pool kept its part. */
+    ZT_OK(t, wal_reserve(r.wal, WAL_SYSTEM, 127 * WAL_PAYLOAD, &a));
+    ZT_CHECK(t, pool_check(t, &r, &a) == 0);
+    wal_release(r.wal, &a);
+    ZT_OK(t, rig_log(r.wal, WAL_USER, 8, 100, &end));
+    ZT_CHECK(t, pool_check(t, &r, &none) > 0);
+    dev_fault_set(r.dev, &plan);
+    ZT_STATUS(t, wal_flush(r.wal, end), COHORT_EFAILED);
+    ZT_STATUS(t, wal_reserve(r.wal, WAL_USER, 100, &a), COHORT_EFAILED);
+    ZT_CHECK(t, pool_check(t, &r, &none) == 0);
+    rig_fini(&r);
+}
+
+/* Goal: the pool ends where room gets short, well before anybody would have to wait. */
+static void
+test_pool_ends(struct zt *t)
+{
+    const struct wal_ticket none = {0};
+    uint64_t blocks = 0;
+    bool short_of = false;
+    lsn_t end = 0;
+    struct rig r;
+
+    rig_init(t, &r, DRIVE, 512 * WAL_BLOCK, 128 * WAL_BLOCK);
+    while (blocks < 370) {
+        ZT_OK(t, rig_log(r.wal, WAL_USER, 1, 3000, &end));
+        if (zt_below(t, 3) == 0)
+            ZT_OK(t, wal_flush(r.wal, end));
+        blocks = wal_ring_blocks_used(r.wal, 0, 0);
+        short_of = blocks > 300 || wal_buf_blocks_used(r.wal, 0) > 110;
+        if (short_of && zt_below(t, 2) == 0)
+            wal_pool_drain(r.wal); /* no lock: alone */
+        ZT_CHECK(t, !short_of || pool_check(t, &r, &none) <= WAL_POOL_EACH);
+    }
+    wal_pool_drain(r.wal);
+    ZT_OK(t, rig_log(r.wal, WAL_USER, 2, 100, &end));
+    ZT_CHECK(t, pool_check(t, &r, &none) == 0);
+    rig_fini(&r);
+    rig_init(t, &r, DRIVE, WAL_RING_BLOCKS_MIN * WAL_BLOCK, WAL_BUFFER_BYTES_MIN);
+    ZT_OK(t, rig_log(r.wal, WAL_USER, 1, 100, &end));
+    ZT_CHECK(t, pool_check(t, &r, &none) == 0); /* too small for one */
+    rig_fini(&r);
+}
+
 /* Goal: the largest record goes through, and its size is the only thing that bounds it. */
 static void
 test_largest_record(struct zt *t)
@@ -734,6 +865,8 @@ static const struct zt_case cases[] = {
     {"room_limits", test_room_limits, 1},
     {"room_classes", test_room_classes, 1},
     {"grants_hold", test_grants_hold, 30},
+    {"pool", test_pool, 1},
+    {"pool_ends", test_pool_ends, 3},
     {"largest_record", test_largest_record, 1},
 };
 

@@ -183,27 +183,43 @@ cutter_run(void *arg)
 /* Goal: threads that want far more log than the ring holds all get through, large reservations beside small
  * ones; waiting for room wakes the checkpoint thread; W3 and W4 hold (asserts of wal_append()). */
 static void
-test_room_is_made(struct zt *t)
+room_is_made(struct zt *t, uint64_t ring, uint64_t buffer, unsigned each, uint32_t bytes_max)
 {
     struct worker ks[THREADS];
+    uint64_t used, size;
     struct cutter c = {0};
     struct rig r;
     struct wal_counts counts;
 
-    rig_init(t, &r, DRIVE, RING, BUFFER);
+    rig_init(t, &r, DRIVE, ring, buffer);
     c.rig = &r;
     ZT_OK(t, rt_spawn(&c.thread, "log-cutter", cutter_run, &c));
-    workers_start(t, &r, ks, 150, 6000, 4);
+    workers_start(t, &r, ks, each, bytes_max, 4);
     for (unsigned i = 0; i < THREADS; i++)
         rt_join(&ks[i].thread);
     atomic_store_explicit(&c.stop, true, memory_order_release); /* partner: cutter_run() */
     wal_wake(r.wal);
     rt_join(&c.thread);
     wal_counts(r.wal, &counts);
-    ZT_CHECK(t, counts.records == THREADS * 150 && wal_end(r.wal) > 4 * RING);
+    ZT_CHECK(t, counts.records == THREADS * each && wal_end(r.wal) > 4 * ring);
     for (unsigned i = 0; i < THREADS; i++)
-        ZT_CHECK(t, ks[i].rc == 0 && ks[i].appended == 150);
+        ZT_CHECK(t, ks[i].rc == 0 && ks[i].appended == each);
+    wal_usage(r.wal, &used, &size); /* everybody has given back what he had */
+    ZT_CHECK(t, r.wal->granted == 0 && r.wal->pads == 0 && r.wal->pooled == 0);
     rig_fini(&r);
+}
+
+static void
+test_room_is_made(struct zt *t)
+{
+    room_is_made(t, RING, BUFFER, 150, 6000);
+}
+
+/* The same with a pool, most records coming under its tickets (W7). */
+static void
+test_room_is_made_pool(struct zt *t)
+{
+    room_is_made(t, 4 * RING, 6 * BUFFER, 600, 4000);
 }
 
 /* Goal: nobody stays asleep: waiting users leave with EFULL or, when nobody cuts the log any more, EFAILED as they are told,
@@ -411,6 +427,7 @@ static const struct zt_case cases[] = {
     {"group_commit", test_group_commit, 3},
     {"power_cut", test_power_cut, 30},
     {"room_is_made", test_room_is_made, 10},
+    {"room_is_made_pool", test_room_is_made_pool, 10},
     {"waiters_leave", test_waiters_leave, 8},
     {"wake", test_wake, 6},
     {"waiter_wakes_pressure", test_waiter_wakes_pressure, 3},
