@@ -144,6 +144,7 @@ link_top(struct ver_shard *s, struct ver_entry *e)
     CH_ASSERT(top == NULL || top->writer == e->writer || ver_committed(top->writer) != 0); /* C1 */
     e->above = NULL;
     e->below = top;
+    e->lowest = top == NULL;
     if (top != NULL) {
         e->chain_next = top->chain_next;
         top->chain_next = NULL;
@@ -281,12 +282,14 @@ static struct ver_entry *
 entry_alloc(struct ver *v, struct ver_txn *w, struct ver_key key, enum ver_kind kind,
             size_t inline_bytes)
 {
-    struct ver_entry *e = malloc(sizeof(*e) + key.bytes + inline_bytes);
+    uint8_t class;
+    struct ver_entry *e = ver_memory_get(v, sizeof(*e) + key.bytes + inline_bytes, &class);
 
     CH_ASSERT(key.bytes <= COHORT_KEY_MAX);
     if (e == NULL)
         return NULL;
     memset(e, 0, sizeof(*e));
+    e->class = class;
     e->writer = w;
     e->tree = key.tree;
     e->kind = (uint8_t)kind;
@@ -309,7 +312,7 @@ ver_entry_create(struct ver *v, struct ver_txn *w, struct ver_key key, enum ver_
         return NULL;
     e->before = apart ? malloc(before_bytes) : e->key + key.bytes;
     if (e->before == NULL) {
-        free(e);
+        ver_memory_put(v, e, e->class);
         return NULL;
     }
     if (before_bytes > 0)
@@ -326,12 +329,12 @@ ver_entry_create(struct ver *v, struct ver_txn *w, struct ver_key key, enum ver_
 }
 
 static void
-entry_memory_free(struct ver_entry *e)
+entry_memory_free(struct ver *v, struct ver_entry *e)
 {
     if (e->apart)
         free(e->before);
     if (!e->within)
-        free(e);
+        ver_memory_put(v, e, e->class);
 }
 
 void
@@ -339,7 +342,7 @@ ver_entry_free(struct ver *v, struct ver_entry *e)
 {
     uncount_unspilled(v, e->writer, e);
     uncount_bytes(v, e->writer, entry_bytes(e));
-    entry_memory_free(e);
+    entry_memory_free(v, e);
 }
 
 enum {
@@ -370,7 +373,7 @@ ver_txn_free(struct ver *v, struct ver_txn *w)
         uncount_bytes(v, w, sizeof(*w) + w->whole_count * WHOLE_BYTES);
     CH_ASSERT(atomic_load_explicit(&w->bytes, memory_order_relaxed) == 0);
     free(w->wholes);
-    free(w);
+    ver_memory_put(v, w, w->class);
 }
 
 void
@@ -550,6 +553,8 @@ ver_settle(struct ver *v, struct ver_txn *w, bool below, lsn_t snap)
         bool gone = false, needed;
 
         newer = ver_newer(e);
+        if (e->lowest && e->kind != VER_WAS_LOCK && is_read(NULL, below, snap))
+            continue;
         rt_lock(&s->lock);
         needed = e->kind != VER_WAS_LOCK && is_read(e->below, below, snap);
         if (!needed) {

@@ -43,6 +43,7 @@ memory_free(struct ver *v)
         free(v->shards[i].buckets);
     ch_free_aligned(v->shards);
     ch_free_aligned(v->slots);
+    ver_memory_free(v);
     free(v->slot_bits);
     free(v->snaps);
     free(v->spare);
@@ -224,14 +225,12 @@ int
 ver_txn_create(struct ver *v, uint64_t id, void *tag, uint32_t slot, lsn_t first,
                struct ver_txn **out)
 {
-    struct ver_txn *w = calloc(1, sizeof(*w));
+    uint8_t class;
+    struct ver_txn *w = ver_memory_get(v, sizeof(*w), &class);
 
     if (w == NULL)
         return CH_FAIL(COHORT_ENOMEM, "transaction %" PRIu64, id);
-    w->id = id;
-    w->tag = tag;
-    w->slot = slot;
-    w->first = first;
+    *w = (struct ver_txn){.id = id, .tag = tag, .slot = slot, .first = first, .class = class};
     if (slot != VER_NO_SLOT) {
         struct ver_slot *s = &v->slots[slot];
 
@@ -403,5 +402,5 @@ ver_memory(const struct ver *v)
     size_t slot = sizeof(struct ver_slot) + sizeof(lsn_t);
 
     return sizeof(*v) + VER_SHARDS * sizeof(struct ver_shard) + v->slot_words * 64 * slot +
-           VER_GHOST_BYTES + count_of(&v->table_bytes);
+           VER_GHOST_BYTES + count_of(&v->table_bytes) + ver_memory_kept(v);
 }

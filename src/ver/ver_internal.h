@@ -34,6 +34,10 @@ enum {
     VER_WAIT_CONDS = 16,       /* by owner */
     VER_TRIM_MIN = 16,         /* entries and writers that a commit trims at least, at most */
     VER_TRIM_MAX = 4096,
+    VER_DEPOTS = 8,      /* see memory.c */
+    VER_DEPOT_EACH = 64, /* pieces of a class */
+    VER_DEPOT_BYTES = 384,
+    VER_DEPOT_CLASSES = 6,
     VER_SETTLE_MAX = 32, /* entries that a commit takes out itself, see Q6 of commit.c */
 };
 
@@ -71,6 +75,7 @@ struct ver_txn {
     unsigned whole_count;
     uint32_t slot;
     unsigned pins; /* by validation; trim_lock */
+    uint8_t class; /* of its memory */
     bool durable;
     bool spilled; /* in part: ends in the cleanup list */
     bool visible; /* since its commit: it was never pending */
@@ -89,8 +94,11 @@ struct ver_entry {
     uint32_t tree;
     uint16_t key_bytes, before_bytes;
     uint8_t kind, flags;
-    bool apart;   /* `before` is an allocation of its own */
-    bool within;  /* its writer's allocation: freed with it */
+    uint8_t class; /* of its memory */
+    bool apart;    /* `before` is an allocation of its own */
+    bool within;   /* its writer's allocation: freed with it */
+    bool
+        lowest; /* there was nothing below when it was linked, nor will there be; its writer's to read */
     bool spilled; /* in the undo tree */
     bool dropped; /* and only there */
     bool deletes; /* see C5 of chain.c: the leaf holds a ghost */
@@ -104,6 +112,13 @@ struct ver_shard {
     _Atomic size_t entries; /* in all its chains; written under lock, relaxed */
     _Atomic size_t
         chains; /* the same, but C7 of chain.c: acquire, with the release of who took one out */
+};
+
+struct piece;
+struct ver_depot {
+    _Alignas(64) _Atomic bool busy; /* M1 of memory.c */
+    struct piece *lists[VER_DEPOT_CLASSES];
+    _Atomic unsigned counts[VER_DEPOT_CLASSES]; /* of the lists; relaxed */
 };
 
 struct ver_guard_node {
@@ -121,12 +136,13 @@ struct ver {
     _Atomic unsigned
         slot_words_used; /* words behind have never had a bit set for a view; grows only; seq_cst */
     struct ver_shard *shards;
+    struct ver_depot depots[VER_DEPOTS];
 
     _Alignas(64) _Atomic lsn_t horizon; /* stored (release) as Q2 and Q5 of commit.c say */
     _Atomic lsn_t bound;         /* announced to views: partner snap, see view.c; grows only */
     _Atomic uint64_t registered; /* writers; partner: scans of view.c */
     _Alignas(64) _Atomic uint64_t next_id;
-    _Atomic uint64_t pops; /* partner: ver_pops() */
+    _Alignas(64) _Atomic uint64_t pops; /* partner: ver_pops() */
     /* Of ver_undo_bytes(): `freed` of all live writers, and what was put into leaves while there were any. Relaxed. */
     _Atomic uint64_t freed, grown;
     /* relaxed counts */
@@ -195,6 +211,14 @@ bool ver_views_below(struct ver *v, lsn_t lsn, lsn_t *snap);
 bool ver_views_kill(struct ver *v, uint32_t except);
 /* The next occupied slot from `from` on; false: none. */
 bool ver_slot_next(struct ver *v, uint32_t from, uint32_t *slot);
+
+/* ---- memory.c ---- */
+
+/* Not zeroed; *class goes with it until it is given back. NULL: no memory. */
+void *ver_memory_get(struct ver *v, size_t bytes, uint8_t *class);
+void ver_memory_put(struct ver *v, void *memory, uint8_t class);
+size_t ver_memory_kept(const struct ver *v); /* bytes that nobody uses */
+void ver_memory_free(struct ver *v);
 
 /* ---- chain.c ---- */
 
