@@ -56,11 +56,12 @@ void ch_assert_fail(const char *file, int line, const char *expr) __attribute__(
 /* Records where and why an error was thrown (thread-local, see status.h) and yields the code:
  *     return CH_FAIL(COHORT_EPAGE, "page %" PRIu64 ": checksum", pid);
  * errno is captured. A code is thrown at one place; callers just pass it on. */
-#ifdef __clang_analyzer__ /* which otherwise thinks that ch_fail() may return 0 */
-#define CH_FAIL(code, ...) (ch_fail((code), __FILE__, __LINE__, __VA_ARGS__), (code))
-#else
-#define CH_FAIL(code, ...) ch_fail((code), __FILE__, __LINE__, __VA_ARGS__)
-#endif
+#define CH_FAIL(code, ...)                                       \
+    ({ /* the compiler sees which code it is: not 0, that is */  \
+       const int ch_code_ = (code);                              \
+       (void)ch_fail(ch_code_, __FILE__, __LINE__, __VA_ARGS__); \
+       ch_code_;                                                 \
+    })
 int ch_fail(int code, const char *file, int line, const char *fmt, ...) CH_PRINTF(4, 5)
     __attribute__((cold));
 
