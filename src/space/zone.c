@@ -597,6 +597,17 @@ zone_dead_count(const struct zone_table *t)
     return n;
 }
 
+uint32_t
+zone_waiting_count(const struct zone_table *t)
+{
+    uint32_t n;
+
+    rt_lock(t->lock);
+    n = t->waiting;
+    rt_unlock(t->lock);
+    return n;
+}
+
 uint64_t
 zone_live_total(const struct zone_table *t)
 {

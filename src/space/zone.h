@@ -117,6 +117,8 @@ CH_NODISCARD int zone_grow(struct zone_table *t, uint32_t count);
 uint32_t zone_count(const struct zone_table *t);
 uint32_t zone_free_count(const struct zone_table *t); /* FREE zones */
 uint32_t zone_dead_count(const struct zone_table *t);
+/* Of them, those whose last record was not durable when zone_next_dead() last looked. */
+uint32_t zone_waiting_count(const struct zone_table *t);
 uint64_t zone_live_total(const struct zone_table *t);
 void zone_info(const struct zone_table *t, zone_id z, struct zone_info *out);
 /* Recovery: installs a zone's state as given (OPEN comes back as SEALED). */

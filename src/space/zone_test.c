@@ -75,6 +75,7 @@ model_compare(struct zt *t, const struct model *m)
     ZT_CHECK(t, zone_count(m->zt) == m->zones);
     ZT_CHECK(t, zone_free_count(m->zt) == model_count(m, ZONE_FREE));
     ZT_CHECK(t, zone_dead_count(m->zt) == model_count(m, ZONE_DEAD));
+    ZT_CHECK(t, zone_waiting_count(m->zt) <= zone_dead_count(m->zt));
     for (uint32_t z = 0; z < m->zones; z++) {
         const struct model_zone *want = &m->z[z];
         struct zone_info got;

@@ -253,12 +253,14 @@ go_idle(struct store *s)
 static int
 nothing_to_gain(struct store *s, bool urgent, bool *did)
 {
+    uint32_t waiting;
     int rc;
 
     go_idle(s);
     if (!urgent || *did)
         return 0;
-    if (zone_dead_count(s->zones) > 0) {
+    waiting = zone_waiting_count(s->zones);
+    if (zone_dead_count(s->zones) > waiting) {
         rt_yield(); /* only a reader's pin keeps it: to wait a moment is to do something */
         *did = true;
         return 0;
@@ -267,7 +269,10 @@ nothing_to_gain(struct store *s, bool urgent, bool *did)
         *did = true; /* another thread's step has made the room */
         return 0;
     }
+    /* The log's records were flushed (gc_reset_dead()). Zones that still wait do so for a checkpoint (R11), which may take long. */
     rc = oop_grow(s, true); /* EFULL where the device cannot */
+    if (rc == COHORT_EFULL && waiting > 0)
+        return CH_FAIL(rc, "%u zones wait for the next checkpoint, none is free", waiting);
     if (rc == 0)
         *did = true;
     return rc;

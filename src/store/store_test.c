@@ -544,6 +544,63 @@ test_growable(struct zt *t)
     world_close(w);
 }
 
+/* Nobody gets room in the log any more. */
+static void
+fill_log(struct world *w)
+{
+    static const uint8_t data[60000];
+
+    for (uint32_t bytes = sizeof(data); bytes >= 16; bytes /= 8) {
+        struct wal_ticket ticket = {.once = true};
+        struct wal_part part = {data, bytes - WAL_RECORD_HEADER};
+
+        while (wal_reserve(w->wal, WAL_SYSTEM, bytes, &ticket) == 0) {
+            (void)wal_append(w->wal, &ticket, 200, CH_WAL, &part, 1);
+            ZT_OK(w->t, wal_flush(w->wal, wal_end(w->wal)));
+        }
+    }
+}
+
+/* Goal: a zone that died by a change without a record waits for a checkpoint (R11), which may take long: a file grows meanwhile, and
+ * what cannot grow is full at once and says why.
+ * Method: all pages of a zone are written anew while the log is full; who needs room asks GC for it. */
+static void
+test_growable_beside_waiting(struct zt *t)
+{
+    enum {
+        SLOTS = 64
+    };
+    struct world_options o = {.codec = PACK_NONE, .zones = 200, .zone_slots = SLOTS, .file = true};
+    struct world *w = world_open(t, &o);
+    struct zone_table *zones = store_zones(w->store);
+    page_id pids[SLOTS], others[SLOTS];
+    uint32_t before;
+    bool did = true;
+    int rc = 0;
+
+    for (unsigned i = 0; i < SLOTS; i++)
+        ZT_OK(t, world_new_page(w, &pids[i]));
+    for (unsigned i = 0; i < SLOTS; i++)
+        ZT_OK(t, world_new_page(w, &others[i]));
+    ZT_OK(t, world_write(w, pids, SLOTS, true));
+    ZT_OK(t, world_write(w, others, SLOTS, true));
+    ZT_OK(t, world_publish(w, true));
+    ZT_OK(t, world_prepare(w, pids, SLOTS));
+    fill_log(w);
+    ZT_OK(t, world_submit(w, true));
+    ZT_OK(t, world_publish(w, true));
+    before = zone_count(zones);
+    for (unsigned i = 0; i < 4; i++)
+        ZT_OK(t, store_gc_step(w->store, true, &did));
+    ZT_CHECK(t, zone_waiting_count(zones) > 0 && zone_count(zones) > before);
+    for (unsigned i = 0; i < o.zones && rc == 0; i++)
+        rc = store_gc_step(w->store, true, &did);
+    ZT_STATUS(t, rc, COHORT_EFULL);
+    ZT_CHECK(t, zone_count(zones) == o.zones);
+    ZT_CHECK(t, strstr(cohort_last_error()->text, "wait for the next checkpoint") != NULL);
+    world_close(w);
+}
+
 /* ---- threads ---- */
 
 enum {
@@ -668,6 +725,7 @@ main(int argc, char **argv)
         {"full_inplace", test_full_inplace, 1},
         {"gc_damaged_image", test_gc_damaged_image, 6},
         {"growable", test_growable, 3},
+        {"growable_beside_waiting", test_growable_beside_waiting, 1},
         {"threads", test_threads, 2},
     };
 
