@@ -647,13 +647,15 @@ has_room(struct buf *b, uint64_t kept)
 }
 
 /* The cleaner found no room. Zones may only be waiting for a flush, a reader or a checkpoint: a writer gives it some tries
- * before he is turned away. Returns the error that stands then. */
+ * before he is turned away, but not where it has had its time. Returns the error that stands then. */
 static int
 full_wait(struct buf *b)
 {
     int rc = 0;
 
-    for (unsigned i = 0; rc == 0 && i < ADMIT_FULL_TRIES && buf_error(b) == COHORT_EFULL; i++)
+    for (unsigned i = 0;
+         rc == 0 && i < ADMIT_FULL_TRIES && buf_error(b) == COHORT_EFULL && !cleaner_full_lasts(b);
+         i++)
         rc = cleaner_help(b);
     return rc != 0 ? rc : buf_error(b);
 }

@@ -248,6 +248,8 @@ CH_NODISCARD int cleaner_create(struct buf *b);
 void cleaner_destroy(struct buf *b); /* drops what is in flight */
 /* Cheap when it is already asked. */
 void cleaner_wake(struct buf *b);
+/* The store has been full for so long that what frees zones by itself has had its time. */
+bool cleaner_full_lasts(struct buf *b);
 /* Throws the cleaner's error again in this thread; 0 if none. */
 CH_NODISCARD int cleaner_error(struct buf *b);
 /* Waits, or works, until cleaning may have helped; the error of a step. Latches allowed (C2). */

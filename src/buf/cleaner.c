@@ -84,6 +84,24 @@ cleaner_error(struct buf *b)
     return CH_FAIL(rc, "cleaner: %s", text);
 }
 
+/* settle_lock held; EFULL stands. */
+static bool
+full_lasts(const struct buf *b)
+{
+    return rt_now_ns() - b->full_since_ns > CLEANER_FULL_NS;
+}
+
+bool
+cleaner_full_lasts(struct buf *b)
+{
+    bool lasts;
+
+    rt_lock(&b->settle_lock);
+    lasts = buf_error(b) == COHORT_EFULL && full_lasts(b);
+    rt_unlock(&b->settle_lock);
+    return lasts;
+}
+
 static void
 cleaner_failed(struct buf *b, int rc)
 {
@@ -98,7 +116,7 @@ cleaner_failed(struct buf *b, int rc)
     }
     if (old == 0)
         b->full_since_ns = rt_now_ns();
-    lasting = rt_now_ns() - b->full_since_ns > CLEANER_FULL_NS;
+    lasting = full_lasts(b);
     rt_unlock(&b->settle_lock);
     /* Zones may only be waiting for a flush, a reader or a checkpoint: whoever waits for log room is turned away not
      * before that has had its time. */
