@@ -180,8 +180,8 @@ charge(struct wal *w, struct wal_ticket *t, uint64_t bytes)
         t->pads--;
         w->pads--;
     }
-    if (t->once ||
-        t->bytes == 0) /* used up: nothing can split it any more, and some never release it */
+    /* Used up: nothing can split it any more, and some never release it. */
+    if (t->once || t->bytes == 0)
         wal_ticket_end(w, t);
 }
 

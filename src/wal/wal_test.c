@@ -784,6 +784,11 @@ test_pool(struct zt *t)
         wal_set_recovering(r.wal, false);
         wal_set_cutter(r.wal, NULL, NULL);
     }
+    wal_usage(r.wal, &used, &size);
+    r.wal->waiters = 1; /* nor while somebody waits */
+    ZT_OK(t, rig_log(r.wal, WAL_USER, 7, 100, &end));
+    ZT_CHECK(t, pool_check(t, &r, &none) == 0);
+    r.wal->waiters = 0;
     ZT_OK(t, rig_log(r.wal, WAL_USER, 7, 100, &end));
     ZT_OK(t, wal_flush(r.wal, end));
     ZT_CHECK(t, pool_check(t, &r, &none) > 0);
