@@ -370,10 +370,12 @@ step_arrays(struct db *db)
 
 /* ---- log, cache, tree ---- */
 
+/* Writers fill half of it while the other half is written. With less than some milliseconds' worth they wait for the flush thread to
+ * be given a processor, where they keep all of them busy. */
 static uint64_t
 wal_buffer_bytes(const struct db *db)
 {
-    return ch_clamp_u64(db->opts.cache_bytes / 64, 256 * KIB, 4 * MIB);
+    return ch_clamp_u64(db->opts.cache_bytes / 16, 256 * KIB, 4 * MIB);
 }
 
 static int
