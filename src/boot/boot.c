@@ -375,7 +375,7 @@ step_arrays(struct db *db)
 static uint64_t
 wal_buffer_bytes(const struct db *db)
 {
-    return ch_clamp_u64(db->opts.cache_bytes / 16, 256 * KIB, 4 * MIB);
+    return ch_clamp_u64(db->opts.cache_bytes / 32, 256 * KIB, 4 * MIB);
 }
 
 static int
