@@ -24,7 +24,7 @@
  * codecs are exercised there once, so that their lazy allocations happen then too. Where zstd allocates later all the
  * same and cannot, the page is stored raw.
  */
-#include "pack/pack.h"
+#include "pack/pack_internal.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -38,14 +38,14 @@
 
 enum {
     IMAGE_VERSION = 1,
-    OFF_PID = 0,
-    OFF_LSN = 6,
-    OFF_CRC = 14,
-    OFF_DEATH = 18,
-    OFF_VERSION = 20,
-    OFF_KIND_CODEC = 21,
-    OFF_DICT = 22,
-    OFF_OUTPUT_BYTES = PACK_IMAGE_HEADER,
+    OFF_PID = IMAGE_OFF_PID,
+    OFF_LSN = IMAGE_OFF_LSN,
+    OFF_CRC = IMAGE_OFF_CRC,
+    OFF_DEATH = IMAGE_OFF_DEATH,
+    OFF_VERSION = IMAGE_OFF_VERSION,
+    OFF_KIND_CODEC = IMAGE_OFF_KIND_CODEC,
+    OFF_DICT = IMAGE_OFF_DICT,
+    OFF_OUTPUT_BYTES = IMAGE_OFF_OUTPUT_BYTES,
     OFF_OUTPUT = PACK_IMAGE_HEADER + 2,
     OUTPUT_MAX = PACK_IMAGE_MAX - OFF_OUTPUT,
     IMAGE_MIN = 2 * PACK_STEP, /* header, length and one byte of output */
@@ -198,8 +198,8 @@ packer_memory(const struct packer *p)
 
 /* ---- images: encode ------------------------------------------------------------------------- */
 
-static uint32_t
-image_crc(const uint8_t *image, uint32_t bytes)
+uint32_t
+pack_image_crc(const uint8_t *image, uint32_t bytes)
 {
     uint32_t crc = ch_crc32c(0, image, OFF_CRC);
 
@@ -277,16 +277,30 @@ codec_encode(struct packer *p, const struct pack_item *it, uint8_t *dst)
     return (uint32_t)n;
 }
 
+static uint32_t
+delta_encode(struct packer *p, const struct pack_item *it, uint8_t *image)
+{
+    return pack_delta_encode(it, item_codec(p, it) != PACK_NONE ? p->lz4 : NULL, image);
+}
+
 /* Encodes the item's page behind the arena's images; without one when it is to be stored raw. */
 static void
 item_encode(struct packer *p, struct pack_item *it, const uint8_t **src)
 {
     uint8_t *image = p->arena + p->arena_used;
-    uint32_t n = codec_encode(p, it, image + OFF_OUTPUT);
-    uint32_t bytes;
+    uint32_t n, bytes;
     uint16_t dict = 0;
 
     it->dict_slot = 0;
+    bytes = it->delta_mask != 0 ? delta_encode(p, it, image) : 0;
+    it->delta = bytes != 0;
+    if (it->delta) {
+        p->arena_used += bytes;
+        it->bytes = bytes;
+        *src = image;
+        return;
+    }
+    n = codec_encode(p, it, image + OFF_OUTPUT);
     if (n == 0) {
         it->bytes = CH_SLOT_BYTES;
         *src = it->page;
@@ -305,7 +319,7 @@ item_encode(struct packer *p, struct pack_item *it, const uint8_t **src)
     ch_put16(image + OFF_DICT, dict);
     ch_put16(image + OFF_OUTPUT_BYTES, (uint16_t)n);
     memset(image + OFF_OUTPUT + n, 0, bytes - OFF_OUTPUT - n);
-    ch_put32(image + OFF_CRC, image_crc(image, bytes));
+    ch_put32(image + OFF_CRC, pack_image_crc(image, bytes));
     p->arena_used += bytes;
     it->bytes = bytes;
     *src = image;
@@ -316,6 +330,7 @@ item_prepare(struct packer *p, struct pack_item *it, const uint8_t **src)
 {
     CH_ASSERT(it->pid <= CH_PAGE_ID_MAX);
     it->carried = false;
+    it->delta = false;
     it->slot = 0;
     it->offset = 0;
     if (it->image == NULL) {
@@ -561,9 +576,8 @@ pack_build(struct packer *p, struct pack_item *items, unsigned n, bool carry,
 
 /* ---- decode ---------------------------------------------------------------------------------- */
 
-/* The image at offset/bytes if that can be one and its checksum holds. `pid` is for the message. */
-static int
-image_open(const void *slot, uint32_t offset, uint32_t bytes, page_id pid, const uint8_t **out)
+int
+pack_image_open(const void *slot, uint32_t offset, uint32_t bytes, page_id pid, const uint8_t **out)
 {
     const uint8_t *image;
     uint32_t crc;
@@ -573,7 +587,7 @@ image_open(const void *slot, uint32_t offset, uint32_t bytes, page_id pid, const
         return CH_FAIL(COHORT_EIMAGE, "page %" PRIu64 ": no image can be at %" PRIu32 "+%" PRIu32,
                        pid, offset, bytes);
     image = (const uint8_t *)slot + offset;
-    crc = image_crc(image, bytes);
+    crc = pack_image_crc(image, bytes);
     if (ch_get32(image + OFF_CRC) != crc)
         return CH_FAIL(COHORT_EIMAGE,
                        "page %" PRIu64 ": image at %" PRIu32 "+%" PRIu32 ": checksum 0x%08" PRIx32
@@ -696,7 +710,7 @@ pack_unpack_dict(struct packer *p, const struct pack_dict *dict, const void *slo
         memcpy(page, slot, CH_PAGE_BYTES);
         return page_check(page, pid);
     }
-    rc = image_open(slot, offset, bytes, pid, &image);
+    rc = pack_image_open(slot, offset, bytes, pid, &image);
     if (rc == 0)
         rc = image_check_header(image, bytes, pid);
     if (rc == 0)
@@ -765,7 +779,7 @@ pack_image_info(const void *slot, uint32_t offset, uint32_t bytes, struct pack_i
         };
         return 0;
     }
-    rc = image_open(slot, offset, bytes, 0, &image);
+    rc = pack_image_open(slot, offset, bytes, 0, &image);
     if (rc != 0)
         return rc;
     *out = (struct pack_image_info){

@@ -26,6 +26,7 @@ enum {
     PACK_SLOT_IMAGES_MAX = 128,
     PACK_RUN_SLOTS_MAX = 32,
     PACK_RUN_IMAGES_MAX = 240,
+    PACK_BLOCK = 64, /* bytes of a page that one bit of a delta's mask stands for */
 };
 enum pack_codec {
     PACK_NONE = 0,
@@ -34,7 +35,7 @@ enum pack_codec {
 };
 enum pack_kind {
     PACK_FULL = 0,
-    PACK_DELTA = 1 /* reserved */,
+    PACK_DELTA = 1,   /* blocks that differ from the page's full image (delta.c) */
     PACK_OVERFLOW = 2 /* reserved */
 };
 
@@ -53,8 +54,14 @@ struct pack_item {
     int8_t level; /* with a choice; zstd only */
     /* Of `page`, with zstd: compressed with it, at its level. Borrowed until pack_build() returns; NULL = none. */
     const struct pack_dict *dict;
+    /* Of `page`: the blocks in which it may differ from its full image on the device, bit 0 included; 0 = to be stored in
+     * full. Then that image's LSN, and the most bytes that a delta may take; a page whose delta takes more is stored in full. */
+    uint64_t delta_mask;
+    lsn_t delta_base;
+    uint32_t delta_max;
     /* out: */
     bool carried;      /* left out of this plan: its slot would have been too empty */
+    bool delta;        /* of `page`: stored as a delta */
     uint32_t slot;     /* index in the plan's slots */
     uint32_t offset;   /* in the slot, bytes */
     uint32_t bytes;    /* stored bytes, multiple of 16; 4096 = raw */
@@ -100,6 +107,10 @@ CH_NODISCARD int pack_unpack(struct packer *p, const void *slot, uint32_t offset
  * one. */
 CH_NODISCARD int pack_unpack_dict(struct packer *p, const struct pack_dict *dict, const void *slot,
                                   uint32_t offset, uint32_t bytes, page_id pid, void *page);
+/* Applies the delta at offset/bytes of `slot` to page[4096], which holds the page's base, and checks everything, the merged
+ * page included; *mask: its blocks. EIMAGE, EPAGE, EVERSION; `page` is undefined then. */
+CH_NODISCARD int pack_delta_apply(const void *slot, uint32_t offset, uint32_t bytes, page_id pid,
+                                  void *page, uint64_t *mask);
 /* The images of a packed slot, as its directory says, unverified but within bounds: fills offs/lens (bytes), up to
  * PACK_SLOT_IMAGES_MAX; 0 when the slot has no valid directory (raw page, empty, garbage). */
 unsigned pack_slot_images(const void *slot, uint32_t *offs, uint32_t *lens);
