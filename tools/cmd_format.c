@@ -289,8 +289,9 @@ visit_place(struct view *v, const struct wal_record *r, void *arg)
         const uint8_t *e = r->data + 4 + (size_t)i * 14;
         page_id pid = ch_get48(e);
 
-        if (pid >= v->first && pid - v->first < v->count) {
-            v->places[pid - v->first] = ch_get64(e + 6);
+        /* The base: what a delta is put on. */
+        if (pid >= v->first && pid - v->first < v->count && (ch_get64(e + 6) & PLACE_DELTA) == 0) {
+            v->places[pid - v->first] = ch_get64(e + 6) & ~PLACE_FLAGS;
             v->place_lsn[pid - v->first] = r->end;
         }
     }

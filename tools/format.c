@@ -208,13 +208,16 @@ format_fields(struct format *f, const struct format_field *fields, size_t n)
 void
 format_place(struct format *f, const char *name)
 {
-    place_t p = format_peek(f, 0, 8);
+    place_t raw = format_peek(f, 0, 8);
+    place_t p = raw & ~PLACE_FLAGS;
 
-    if (p == PLACE_NONE)
+    if (raw == PLACE_NONE)
         format_note(f, 8, name, "none");
     else
-        format_note(f, 8, name, "slot %" PRIu64 ", offset %" PRIu32 ", %" PRIu32 " bytes%s",
+        format_note(f, 8, name, "slot %" PRIu64 ", offset %" PRIu32 ", %" PRIu32 " bytes%s%s%s",
                     place_slot(p), place_offset(p), place_bytes(p),
+                    (raw & PLACE_DELTA) != 0 ? ", of the delta" : "",
+                    (raw & PLACE_KEEP) != 0 ? ", the delta stays" : "",
                     (p & 0x7f) != 0 ? ", unknown flags" : "");
 }
 
@@ -279,8 +282,9 @@ format_root(struct format *f)
         {8, 'u', "zone_pages"},   {8, 'u', "page_high"},     {8, 'u', "unit_bytes"},
         {4, 'u', "extent_count"}, {4, 'u', "inplace_zones"}, {8, 'x', "digest_map"},
         {8, 'x', "digest_zones"}, {8, 'u', "ids_root"},      {8, 'u', "next_txn"},
-        {56, 'z', "zero"},
+        {8, 'u', "delta_pages"},  {8, 'x', "digest_deltas"}, {40, 'z', "zero"},
     };
+    static const char *const arrays[] = {"map", "zone table", "deltas"};
     uint64_t extents = ch_min_u64(ch_get32(f->data + 160), META_EXTENTS_MAX);
 
     f->crc = crc_behind(f);
@@ -290,9 +294,7 @@ format_root(struct format *f)
 
         format_note(f, 8, "extent", "zone %" PRIu64 ", array %" PRIu64 " (%s)",
                     format_peek(f, 0, 4), array,
-                    array == META_MAP     ? "map"
-                    : array == META_ZONES ? "zone table"
-                                          : "unknown");
+                    array < CH_ARRAY_LEN(arrays) ? arrays[array] : "unknown");
     }
     format_bytes(f, format_left(f), "rest");
 }
@@ -349,8 +351,8 @@ format_array_slot(struct format *f)
 
     f->crc = crc_behind(f);
     format_fields(f, fields, CH_ARRAY_LEN(fields));
-    if (!f->brief && (array == META_MAP || array == META_ZONES))
-        format_entries(f, array == META_MAP ? 8 : 32);
+    if (!f->brief && array < META_ARRAYS)
+        format_entries(f, array == META_ZONES ? 32 : 8);
     format_bytes(f, format_left(f), "payload");
 }
 
@@ -413,6 +415,10 @@ format_image(struct format *f, size_t bytes)
                 codec < CH_ARRAY_LEN(codecs) ? codecs[codec] : "unknown");
     (void)format_number(f, 2, "dictionary");
     n = format_number(f, 2, "output_bytes");
+    if (kind == PACK_DELTA && end - f->pos >= 16) {
+        (void)format_number(f, 8, "base_lsn");
+        format_note(f, 8, "mask", "0x%016" PRIx64, format_peek(f, 0, 8));
+    }
     format_bytes(f, ch_min_u64(n, end - f->pos), "output");
     if (f->pos < end)
         format_bytes(f, end - f->pos, "padding");

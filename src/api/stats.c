@@ -45,6 +45,9 @@ fill_store(struct db *db, struct cohort_stats *s)
     s->page_writes = c.page_writes;
     s->page_write_stored = c.page_write_stored;
     s->page_write_squares = c.page_write_squares;
+    s->delta_writes = c.delta_writes;
+    s->delta_stored = c.delta_bytes;
+    s->delta_reads = c.delta_reads;
     s->gc_zones = c.gc_zones;
     s->gc_live_bytes = c.gc_live_bytes;
     s->retired_zones = c.retired;
@@ -216,6 +219,9 @@ cohort_stats_json(cohort_db *db, char **text)
     FIELD(version_entries);
     FIELD(undo_spilled_bytes);
     FIELD(trees);
+    FIELD(delta_writes);
+    FIELD(delta_stored);
+    FIELD(delta_reads);
 #undef FIELD
     *text = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
     json_object_put(o);

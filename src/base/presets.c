@@ -7,6 +7,7 @@
 
 struct preset_row {
     uint64_t codec;
+    uint64_t delta; /* 0 = off */
 };
 
 static const struct preset_row presets[] = {
@@ -21,7 +22,7 @@ static const struct preset_row presets[] = {
     [COHORT_PRESET_OOP_MDC] = {COHORT_CODEC_LZ4},
     [COHORT_PRESET_OOP_BUDGET] = {COHORT_CODEC_LZ4},
     [COHORT_PRESET_OOP_DICT] = {COHORT_CODEC_ZSTD},
-    [COHORT_PRESET_OOP_DELTA] = {COHORT_CODEC_ZSTD},
+    [COHORT_PRESET_OOP_DELTA] = {COHORT_CODEC_ZSTD, COHORT_DELTA_ON},
     [COHORT_PRESET_SINGLE] = {COHORT_CODEC_LZ4},
 };
 
@@ -39,4 +40,5 @@ ch_options_resolve(struct cohort_options *o, uint64_t preset)
 
     CH_ASSERT(preset < CH_ARRAY_LEN(presets));
     resolve(&o->codec, row->codec);
+    resolve(&o->delta, row->delta);
 }

@@ -216,7 +216,7 @@ step_root(struct db *db)
 static int
 step_memory(struct db *db)
 {
-    db->ckpt_buf = ch_alloc_aligned((size_t)META_WRITE_MAX * META_PAGE_PAYLOAD);
+    db->ckpt_buf = ch_alloc_aligned((size_t)2 * META_WRITE_MAX * META_PAGE_PAYLOAD);
     if (db->ckpt_buf == NULL)
         return CH_FAIL(COHORT_ENOMEM, "checkpoint buffer");
     return 0;
@@ -225,7 +225,7 @@ step_memory(struct db *db)
 size_t
 boot_memory(const struct db *db)
 {
-    return sizeof(*db) + (size_t)META_WRITE_MAX * META_PAGE_PAYLOAD +
+    return sizeof(*db) + (size_t)2 * META_WRITE_MAX * META_PAGE_PAYLOAD +
            store_zone_pages(db->store) * sizeof(*db->zone_page_crc);
 }
 
@@ -293,6 +293,8 @@ step_store(struct db *db)
         .space_target = (unsigned)db->opts.space_target,
         .growable = caps->growable,
         .discard = db->opts.discard != 0,
+        .deltas = db->opts.delta == COHORT_DELTA_ON && !boot_is_inplace(db),
+        .delta_percent = (unsigned)db->opts.delta_percent,
         .device_spare = (unsigned)db->opts.device_spare,
     };
     int rc;

@@ -84,10 +84,32 @@ checkpoint_extend(struct db *db)
     /* Ids beyond what a checkpoint can hold are refused at allocation (R11), not found out here. */
     map_set_limit(map, ch_min_u64(meta_array_backed(db->arrays[META_MAP]) * MAP_PAGE_ENTRIES,
                                   map_pages_max(map)));
+    /* Deltas need as many; where they find no room for them, pages are written in full. */
+    if (store_deltas(db->store)) {
+        rc = extend_array(db, META_DELTAS, meta_array_backed(db->arrays[META_MAP]));
+        if (rc != 0 && cohort_class_of(rc) != COHORT_CLASS_NO_SPACE)
+            return rc;
+    } else {
+        rc = extend_array(db, META_DELTAS, map_delta_page_count(map));
+        if (rc != 0)
+            return rc;
+    }
     store_set_meta_bytes(db->store, 2 * CH_PAGE_BYTES *
                                         (meta_array_backed(db->arrays[META_MAP]) +
-                                         meta_array_backed(db->arrays[META_ZONES])));
+                                         meta_array_backed(db->arrays[META_ZONES]) +
+                                         meta_array_backed(db->arrays[META_DELTAS])));
     return 0;
+}
+
+/* A page may have a delta when the extents that hold its entry are in the root that is in force: so recovery, which may
+ * find no zone for more of them, can always write what it has replayed. */
+static void
+allow_deltas(struct db *db)
+{
+    uint64_t pages = ch_min_u64(meta_array_backed(db->arrays[META_DELTAS]),
+                                meta_array_capacity(db->arrays[META_DELTAS]));
+
+    map_set_delta_limit(store_map(db->store), pages * MAP_PAGE_ENTRIES);
 }
 
 /* ---- writing ---- */
@@ -105,32 +127,76 @@ write_chunk(struct db *db, enum meta_array_id id, uint64_t number, const uint64_
     return meta_array_write(db->arrays[id], number, ks, n, db->ckpt_buf);
 }
 
+/* Pages of one array that are gathered for a write. */
+struct gather {
+    enum meta_array_id id;
+    uint8_t *payloads;
+    uint64_t ks[CKPT_CHUNK];
+    unsigned n;
+};
+
+static int
+gather_write(struct db *db, struct gather *g, uint64_t number)
+{
+    int rc;
+
+    if (g->n == 0)
+        return 0;
+    rc = wal_flush(db->wal, wal_end(db->wal)); /* R7 */
+    if (rc == 0)
+        rc = meta_array_write(db->arrays[g->id], number, g->ks, g->n, g->payloads);
+    g->n = 0;
+    return rc;
+}
+
+static uint64_t *
+gather_next(const struct gather *g)
+{
+    uint8_t *payload = g->payloads + (size_t)g->n * META_PAGE_PAYLOAD;
+
+    memset(payload, 0, META_PAGE_PAYLOAD);
+    return (uint64_t *)(void *)payload;
+}
+
+static int
+gather_add(struct db *db, struct gather *g, uint64_t number, uint64_t k)
+{
+    g->ks[g->n++] = k;
+    return g->n == CKPT_CHUNK ? gather_write(db, g, number) : 0;
+}
+
+/* Both planes of the map, page by page as they belong together. */
 static int
 write_map_pages(struct db *db, uint64_t number)
 {
     struct map *map = store_map(db->store);
-    uint64_t ks[CKPT_CHUNK];
-    unsigned n = 0;
+    struct gather base = {.id = META_MAP, .payloads = db->ckpt_buf};
+    struct gather delta = {.id = META_DELTAS,
+                           .payloads = db->ckpt_buf + (size_t)CKPT_CHUNK * META_PAGE_PAYLOAD};
     uint64_t count = map_page_count(map);
+    /* Never fewer than before: the array's digest is over all pages that were ever current. */
+    uint64_t deltas = ch_max_u64(map_delta_page_count(map), db->root.delta_pages);
+    int rc = 0;
 
-    for (uint64_t k = 0; k < count; k++) {
-        uint8_t *payload = db->ckpt_buf + (size_t)n * META_PAGE_PAYLOAD;
+    for (uint64_t k = 0; rc == 0 && k < count; k++) {
+        unsigned dirty;
 
-        if (!map_page_dirty(map, k))
+        if (!map_page_dirty(map, k) && !map_delta_page_dirty(map, k))
             continue;
-        memset(payload, 0, META_PAGE_PAYLOAD);
-        map_page_copy(map, k, (uint64_t *)(void *)payload);
-        ks[n++] = k;
-        if (n == CKPT_CHUNK) {
-            int rc = write_chunk(db, META_MAP, number, ks, n);
-
-            if (rc != 0)
-                return rc;
-            n = 0;
-        }
+        /* What begins to have deltas meanwhile is the next checkpoint's. */
+        dirty = map_pages_copy(map, k, gather_next(&base), k < deltas ? gather_next(&delta) : NULL);
+        if ((dirty & MAP_DIRTY_BASE) != 0)
+            rc = gather_add(db, &base, number, k);
+        if (rc == 0 && (dirty & MAP_DIRTY_DELTA) != 0)
+            rc = gather_add(db, &delta, number, k);
     }
+    if (rc == 0)
+        rc = gather_write(db, &base, number);
+    if (rc == 0)
+        rc = gather_write(db, &delta, number);
     db->root.map_pages = count;
-    return write_chunk(db, META_MAP, number, ks, n);
+    db->root.delta_pages = deltas;
+    return rc;
 }
 
 static int
@@ -276,10 +342,12 @@ checkpoint_locked(struct db *db, bool all)
     if (rc != 0)
         goto out;
     rc = write_checkpoint(db);
-    if (rc != 0)
+    if (rc != 0) {
         boot_set_error(db, rc);
-    else
+    } else {
+        allow_deltas(db);
         rc = checkpoint_extend(db);
+    }
 out:
     return rc;
 }
@@ -328,6 +396,14 @@ visit_zones(void *arg, uint64_t k, const uint8_t *payload)
     return store_zone_page_load(db->store, k, payload);
 }
 
+static int
+visit_deltas(void *arg, uint64_t k, const uint8_t *payload)
+{
+    struct db *db = arg;
+
+    return map_delta_page_load(store_map(db->store), k, (const uint64_t *)(const void *)payload);
+}
+
 int
 checkpoint_load(struct db *db)
 {
@@ -337,6 +413,9 @@ checkpoint_load(struct db *db)
     if (rc == 0)
         rc = meta_array_load(db->arrays[META_MAP], db->root.map_pages, db->root.checkpoint,
                              visit_map, db);
+    if (rc == 0)
+        rc = meta_array_load(db->arrays[META_DELTAS], db->root.delta_pages, db->root.checkpoint,
+                             visit_deltas, db);
     if (rc == 0 && db->root.page_high > 1)
         rc = map_pid_mark_used(store_map(db->store), db->root.page_high - 1);
     return rc;

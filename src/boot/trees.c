@@ -173,6 +173,7 @@ trees_open(struct db *db)
 {
     int rc = make_managers(db);
 
+    map_set_delta_limit(store_map(db->store), 0); /* until a checkpoint has told (allow_deltas()) */
     if (rc == 0)
         rc = db->fresh ? format(db) : recover(db);
     if (rc == 0) {

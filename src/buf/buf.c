@@ -91,6 +91,7 @@ buf_locks_init(struct buf *b)
         rt_mutex_init(&b->stripes[i].lock, RT_RANK_FRAME, i);
     rt_mutex_init(&b->free_lock, RT_RANK_FREE, 0);
     rt_mutex_init(&b->settle_lock, RT_RANK_FREE, 1);
+    rt_mutex_init(&b->changes.pool_lock, RT_RANK_FREE, 2);
     rt_mutex_init(&b->cleaner.lock, RT_RANK_CLEANER, 0);
     rt_cond_init(&b->frames_freed);
     rt_cond_init(&b->cleaner_wake);
@@ -102,6 +103,7 @@ buf_locks_fini(struct buf *b)
     rt_cond_fini(&b->cleaner_wake);
     rt_cond_fini(&b->frames_freed);
     rt_mutex_fini(&b->cleaner.lock);
+    rt_mutex_fini(&b->changes.pool_lock);
     rt_mutex_fini(&b->settle_lock);
     rt_mutex_fini(&b->free_lock);
     for (unsigned i = 0; i < BUF_STRIPES; i++)
@@ -128,6 +130,8 @@ buf_create(const struct buf_config *cfg, struct buf **out)
     b->patience_ns = BUF_PATIENCE_NS;
     buf_locks_init(b);
     rc = table_create(b, cfg->cache_bytes);
+    if (rc == 0)
+        rc = changes_create(b);
     if (rc != 0)
         goto out;
     b->batch_pages = (unsigned)ch_clamp_u64(cfg->batch_pages, 1, b->frame_count / 8);
@@ -147,6 +151,7 @@ buf_destroy(struct buf *b)
     if (b == NULL)
         return;
     cleaner_destroy(b);
+    changes_destroy(b);
     table_destroy(b);
     buf_locks_fini(b);
     ch_free_aligned(b);
@@ -169,6 +174,7 @@ buf_load(struct buf *b, page_id pid, unsigned how, uint32_t *frame, bool *found)
     uint32_t f;
     uint32_t have;
     uint32_t flags = 0;
+    struct store_origin origin = {0};
     int rc = table_entry(b, pid, &e);
 
     if (rc == 0)
@@ -191,10 +197,11 @@ buf_load(struct buf *b, page_id pid, unsigned how, uint32_t *frame, bool *found)
         frame_install(b, e, pid, f, FRAME_NEW, REF_COLD);
     } else {
         buf_miss(b);
-        rc = store_read(b->store, pid, buf_page(b, f));
+        rc = store_read_from(b->store, pid, buf_page(b, f), &origin);
         if (rc == COHORT_NOTFOUND && (how & LOAD_ANY) != 0) {
             memset(buf_page(b, f), 0, CH_PAGE_BYTES);
             flags = FRAME_NEW;
+            origin.base_lsn = 0;
             *found = false;
             rc = store_pid_note(b->store, pid);
         }
@@ -203,6 +210,7 @@ buf_load(struct buf *b, page_id pid, unsigned how, uint32_t *frame, bool *found)
             frame_put(b, f);
             return rc;
         }
+        changes_origin(b, f, &origin);
         frame_install(b, e, pid, f, flags, REF_COLD);
     }
     if ((how & LOAD_EXCLUSIVE) == 0)
@@ -540,6 +548,7 @@ struct prefetch {
     page_id pids[PREFETCH_CHUNK];
     void *pages[PREFETCH_CHUNK];
     int rcs[PREFETCH_CHUNK];
+    struct store_origin origins[PREFETCH_CHUNK];
     uint32_t frames[PREFETCH_CHUNK];
     struct page_entry *entries[PREFETCH_CHUNK];
     unsigned count;
@@ -578,10 +587,11 @@ prefetch_read(struct buf *b, struct prefetch *p)
 {
     if (p->count == 0)
         return;
-    store_read_many(b->store, p->pids, p->pages, p->rcs, p->count);
+    store_read_many(b->store, p->pids, p->pages, p->rcs, p->origins, p->count);
     for (unsigned i = 0; i < p->count; i++) {
         if (p->rcs[i] == 0) {
             buf_miss(b);
+            changes_origin(b, p->frames[i], &p->origins[i]);
             frame_install(b, p->entries[i], p->pids[i], p->frames[i], 0, REF_PREFETCHED);
         }
         latch_unlock_excl(&b->lot, &p->entries[i]->latch, false);
@@ -752,7 +762,7 @@ buf_memory(const struct buf *b)
            ch_min_u64(b->segment_count * sizeof(*b->segments),
                       ch_round_up(segments * sizeof(*b->segments), CH_PAGE_BYTES)) +
            segments * BUF_SEGMENT_PAGES * sizeof(struct page_entry) +
-           (size_t)b->batch_pages * CH_PAGE_BYTES;
+           (size_t)b->batch_pages * CH_PAGE_BYTES + changes_memory(b);
 }
 
 uint64_t

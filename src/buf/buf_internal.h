@@ -17,7 +17,10 @@ enum {
     BUF_SETTLE = 64,
     BUF_DIRTY_MAX_PERCENT = 80, /* writers wait above */
     BUF_DIRTY_FULL_PERCENT =
-        95, /* ... and here when the store is full: deletes are what it needs */
+        95,                  /* ... and here when the store is full: deletes are what it needs */
+    BUF_HASHES_PERCENT = 75, /* of the frames can be dirty and be written as deltas (changes.c) */
+    BUF_BLOCKS = 64,         /* of a page, hashed for themselves: those of a delta (pack.h) */
+    BUF_BLOCK_BYTES = PACK_BLOCK,
     BUF_DIRTY_WORK_PERCENT = 70, /* the cleaner works above, whatever eviction needs */
 };
 #define BUF_PATIENCE_NS UINT64_C(5000000000) /* without any progress, before a wait gives up */
@@ -34,10 +37,11 @@ struct page_entry {
 _Static_assert(sizeof(struct page_entry) == 16, "16 bytes a page");
 
 enum frame_flags {
-    FRAME_DIRTY = 1,   /* differs from the published image, or has none */
-    FRAME_WRITING = 2, /* its copy, or its end, is on the way to the store; implies DIRTY */
-    FRAME_NEW = 4,     /* the page has no place yet */
-    FRAME_FREEING = 8, /* the page's end is to be published, not its bytes */
+    FRAME_DIRTY = 1,      /* differs from the published image, or has none */
+    FRAME_WRITING = 2,    /* its copy, or its end, is on the way to the store; implies DIRTY */
+    FRAME_NEW = 4,        /* the page has no place yet */
+    FRAME_FREEING = 8,    /* the page's end is to be published, not its bytes */
+    FRAME_UNTRACKED = 16, /* dirty, and the next change has to be announced to changes.c */
 };
 enum frame_ref {
     REF_COLD,
@@ -55,6 +59,23 @@ struct frame {
     _Atomic uint8_t ref; /* second chance; enum frame_ref */
 };
 _Static_assert(sizeof(struct frame) <= 64, "metadata per frame");
+
+/* What of the frame's page differs from its full image (changes.c); under the frame's stripe lock. */
+struct frame_changes {
+    lsn_t base_lsn;  /* of the full image on the device; 0 = unknown, or none */
+    uint64_t mask;   /* blocks in which the page, when hashed, may differ from it */
+    lsn_t copy_lsn;  /* of the copy that is being written */
+    uint32_t hashes; /* number + 1 in the pool; 0 = none */
+    bool lost;
+};
+struct buf_changes {
+    struct frame_changes *frames; /* NULL: no deltas are written */
+    uint64_t (*pool)[BUF_BLOCKS];
+    uint32_t *free; /* unused hashes; under pool_lock */
+    uint32_t free_count, pool_count;
+    uint64_t seed;
+    struct rt_mutex pool_lock; /* rank FREE, order 2 */
+};
 
 struct buf_stripe {
     struct rt_mutex lock; /* rank FRAME */
@@ -123,6 +144,7 @@ struct buf {
 
     struct latch_lot lot;
     struct buf_stripe stripes[BUF_STRIPES];
+    struct buf_changes changes;
 
     /* Free frames and everyone who sleeps in buf. */
     struct rt_mutex free_lock; /* rank FREE, order 0 */
@@ -230,12 +252,29 @@ void frame_renew(struct buf *b, uint32_t f);
 void frame_freeing(struct buf *b, uint32_t f);
 /* DIRTY and not WRITING -> WRITING; X latch held. False: not in that state. */
 bool frame_write_begin(struct buf *b, uint32_t f);
-/* The write is published (`freed`: the page's end is): clean, or dirty from redirty_lsn (S9). */
-void frame_write_done(struct buf *b, uint32_t f, bool freed);
+/* The write is published (`freed`: the page's end is; `delta`: as a delta): clean, or dirty from redirty_lsn (S9). */
+void frame_write_done(struct buf *b, uint32_t f, bool freed, bool delta);
 /* Nothing was published: dirty as before. */
 void frame_write_cancel(struct buf *b, uint32_t f);
 /* Wakes whoever waits for frames. */
 void frame_announce(struct buf *b);
+
+/* ---- changes.c ---- */
+CH_NODISCARD int changes_create(struct buf *b);
+void changes_destroy(struct buf *b);
+size_t changes_memory(const struct buf *b);
+/* X latch held: the frame's page was read, and made of this. */
+void changes_origin(struct buf *b, uint32_t f, const struct store_origin *origin);
+/* Stripe lock or X latch held, nothing being written: the page begins anew, or leaves. */
+void changes_forget(struct buf *b, uint32_t f);
+/* X latch and stripe lock held: the page is about to change. */
+void changes_before(struct buf *b, uint32_t f, uint32_t flags);
+/* X latch held, frame WRITING, out->lsn set: what a delta of the page would be made of. */
+void changes_take(struct buf *b, uint32_t f, struct store_page *out);
+/* Stripe lock held: what was taken is published. */
+void changes_done(struct buf *b, uint32_t f, bool freed, bool delta);
+/* Stripe lock held: the next change must be announced although the frame is dirty. */
+bool changes_untracked(const struct buf *b, uint32_t f);
 
 /* ---- choose.c ---- */
 /* Fills the cleaner's lists with frames that are WRITING from now on, and copies of their pages. */

@@ -277,7 +277,7 @@ test_id_reused_at_once(struct zt *t)
     buf_mark_free(r.buf, &ref);
     ZT_CHECK(t, frame_write_begin(r.buf, ref.frame) && !frame_write_begin(r.buf, ref.frame));
     frame_renew(r.buf, ref.frame);
-    frame_write_done(r.buf, ref.frame, true);
+    frame_write_done(r.buf, ref.frame, true, false);
     ZT_CHECK(t, frame_flags(fr) == (FRAME_DIRTY | FRAME_NEW) && r.buf->dirty_new == 1);
     page_init(ref.page, ref.pid, PAGE_LEAF, 0, TREE);
     body_fill(ref.page, r.slots[0].counter);

@@ -49,6 +49,7 @@ choose_take(struct buf *b, page_id pid, uint32_t f)
     c->pages[c->page_count].pid = pid;
     c->pages[c->page_count].lsn = page_lsn(page);
     c->pages[c->page_count].carried = false;
+    changes_take(b, f, &c->pages[c->page_count]);
     c->frames[c->page_count++] = f;
 }
 

@@ -262,7 +262,7 @@ fifo_publish(struct buf *b, bool *did)
         }
         settle_push(b, in->rec_min);
         for (unsigned i = 0; i < in->count; i++)
-            frame_write_done(b, in->frames[i], false);
+            frame_write_done(b, in->frames[i], false, (in->batch.places[i] & PLACE_DELTA) != 0);
         fifo_pop(c);
         frame_announce(b);
         *did = true;
@@ -348,7 +348,7 @@ end_pages(struct buf *b, bool *did)
         uint32_t f = c->free_frames[--c->free_count];
 
         /* The id may have been given out again already; buf_new() then took this frame over. */
-        frame_write_done(b, f, true);
+        frame_write_done(b, f, true, false);
         if (frame_try_evict(b, f))
             frame_put(b, f);
     }

@@ -93,6 +93,7 @@ frame_detach(struct buf *b, struct page_entry *e, uint32_t f)
     struct frame *fr = &b->frames[f];
 
     CH_ASSERT((frame_flags(fr) & (FRAME_DIRTY | FRAME_WRITING)) == 0);
+    changes_forget(b, f);
     atomic_store_explicit(&e->frame1, 0, memory_order_relaxed);
     atomic_store_explicit(&fr->flags, 0, memory_order_relaxed);
     atomic_store_explicit(&fr->pid, 0, memory_order_relaxed);
@@ -219,10 +220,12 @@ frame_dirty(struct buf *b, uint32_t f)
     struct frame *fr = &b->frames[f];
     uint32_t fl = frame_flags(fr);
 
-    if ((fl & (FRAME_DIRTY | FRAME_WRITING | FRAME_FREEING)) == FRAME_DIRTY)
+    if ((fl & (FRAME_DIRTY | FRAME_WRITING | FRAME_FREEING | FRAME_UNTRACKED)) == FRAME_DIRTY)
         return; /* F3 */
     rt_lock(buf_stripe(b, f));
     fl = frame_flags(fr);
+    changes_before(b, f, fl);
+    fl &= ~(uint32_t)FRAME_UNTRACKED;
     if ((fl & FRAME_FREEING) != 0) { /* recovery formats a page again that an older record freed */
         page_id pid = atomic_load_explicit(&fr->pid, memory_order_relaxed);
 
@@ -247,6 +250,7 @@ frame_renew(struct buf *b, uint32_t f)
     if ((fl & FRAME_NEW) == 0 && (fl & FRAME_DIRTY) != 0)
         frame_count_new(b, 1);
     fl = (fl | FRAME_NEW) & ~(uint32_t)FRAME_FREEING;
+    changes_forget(b, f);
     frame_dirty_locked(b, fr, fl);
     rt_unlock(buf_stripe(b, f));
 }
@@ -288,7 +292,7 @@ frame_write_begin(struct buf *b, uint32_t f)
 }
 
 void
-frame_write_done(struct buf *b, uint32_t f, bool freed)
+frame_write_done(struct buf *b, uint32_t f, bool freed, bool delta)
 {
     struct frame *fr = &b->frames[f];
     uint32_t fl;
@@ -303,11 +307,12 @@ frame_write_done(struct buf *b, uint32_t f, bool freed)
         fl &= ~(uint32_t)FRAME_NEW;
         frame_count_new(b, -1);
     }
+    changes_done(b, f, freed, delta);
     if (CH_BUG(S9_CLEAN_ANYWAY) && (fl & FRAME_FREEING) == 0)
         redirty = CH_LSN_MAX;
     if (redirty == CH_LSN_MAX) {
         CH_ASSERT(freed || (fl & FRAME_FREEING) == 0);
-        fl &= ~(uint32_t)(FRAME_DIRTY | FRAME_FREEING);
+        fl &= ~(uint32_t)(FRAME_DIRTY | FRAME_FREEING | FRAME_UNTRACKED);
         (void)atomic_fetch_sub_explicit(&b->dirty, 1, memory_order_relaxed);
     }
     atomic_store_explicit(&fr->rec_lsn, redirty, memory_order_relaxed); /* S9 */
@@ -328,7 +333,10 @@ frame_write_cancel(struct buf *b, uint32_t f)
     fl = frame_flags(fr);
     CH_ASSERT((fl & FRAME_WRITING) != 0);
     atomic_store_explicit(&fr->redirty_lsn, CH_LSN_MAX, memory_order_relaxed);
-    atomic_store_explicit(&fr->flags, fl & ~(uint32_t)FRAME_WRITING, memory_order_relaxed);
+    fl &= ~(uint32_t)FRAME_WRITING;
+    if (changes_untracked(b, f))
+        fl |= FRAME_UNTRACKED; /* H4 */
+    atomic_store_explicit(&fr->flags, fl, memory_order_relaxed);
     rt_unlock(buf_stripe(b, f));
     (void)atomic_fetch_sub_explicit(&b->writing, 1, memory_order_relaxed);
 }

@@ -39,9 +39,15 @@ table_map_frames(struct buf *b)
 int
 table_create(struct buf *b, uint64_t cache_bytes)
 {
-    uint64_t frames = ch_clamp_u64(cache_bytes / CH_PAGE_BYTES, BUF_FRAMES_MIN, UINT32_MAX - 1);
+    /* What deltas need to know about a frame is paid from the cache. */
+    uint64_t each = CH_PAGE_BYTES;
+    uint64_t frames;
     int rc;
 
+    if (store_deltas(b->store))
+        each +=
+            sizeof(struct frame_changes) + BUF_BLOCKS * sizeof(uint64_t) * BUF_HASHES_PERCENT / 100;
+    frames = ch_clamp_u64(cache_bytes / each, BUF_FRAMES_MIN, UINT32_MAX - 1);
     b->frame_count = (uint32_t)frames;
     b->segment_count = ch_div_up(b->pages_max, BUF_SEGMENT_PAGES);
     b->frames = calloc(b->frame_count, sizeof(*b->frames));

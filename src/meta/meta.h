@@ -16,14 +16,16 @@
 struct dev;
 enum {
     META_ROOT_BYTES = 64 << 10,
-    META_VERSION = 2, /* 1: had the main tree only; read, and migrated by the first root stored */
+    /* 1: had the main tree only; 2: had no deltas. Read, and migrated by the first root stored */
+    META_VERSION = 3,
     META_EXTENTS_MAX = 448,
     META_WRITE_MAX = 16, /* pages of one meta_array_write() */
-    META_ARRAYS = 2
+    META_ARRAYS = 3
 };
 enum meta_array_id {
     META_MAP,
-    META_ZONES
+    META_ZONES,
+    META_DELTAS /* the map's second plane; version 3 */
 };
 
 struct meta_extent {
@@ -55,7 +57,8 @@ struct meta_root {     /* in memory; FORMAT.md gives the bytes */
         [META_ARRAYS]; /* meta_array_digest() of each array at `checkpoint`; 0 = not told, not checked */
     uint64_t
         ids_root; /* root page of the tree of trees (reg.h); 0 = none yet: version 1, or migrating from it */
-    uint64_t next_txn; /* ids of transactions below were given out, maybe; 0 in version 1 */
+    uint64_t next_txn;    /* ids of transactions below were given out, maybe; 0 in version 1 */
+    uint64_t delta_pages; /* of array META_DELTAS; 0 before version 3 */
     uint32_t extent_count;
     struct meta_extent extents[META_EXTENTS_MAX]; /* per array in order of page number */
 };

@@ -102,6 +102,8 @@ decode_of(const struct meta_root *r)
 static void
 test_root_refuses_nonsense(struct zt *t)
 {
+    static struct meta_root old;
+    uint8_t block[4096];
     static struct meta_root good, r;
 
     example_root(t, &good);
@@ -135,6 +137,11 @@ test_root_refuses_nonsense(struct zt *t)
     WRONG(format_version, 0);
 #undef WRONG
     r = good;
+    r.format_version = 2; /* had no deltas */
+    r.delta_pages = 7;
+    meta_root_encode(&r, block);
+    ZT_OK(t, meta_root_decode(block, &old));
+    ZT_CHECK(t, old.delta_pages == 0 && old.digest[META_DELTAS] == 0);
     r.format_version = META_VERSION + 1;
     ZT_STATUS(t, decode_of(&r), COHORT_EVERSION);
 }

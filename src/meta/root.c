@@ -14,7 +14,8 @@
  *   152  8 erase unit, 0 = unknown        160  4 extents             164  4 in-place zones
  *   168  8 digest of the map array        176  8 digest of the zone-table array
  *   184  8 root page of the tree of trees (version 2)  192  8 next transaction id (version 2)
- *   200 56 zeroes        256  8 each extent: 4 zone, 1 array, 3 zeroes           rest zeroes
+ *   200  8 pages of the array of deltas (version 3)        208  8 its digest (version 3)
+ *   216 40 zeroes        256  8 each extent: 4 zone, 1 array, 3 zeroes           rest zeroes
  * Version, magic and CRC stand where they stand in every version to come.
  *
  * Invariants:
@@ -59,7 +60,8 @@ static const struct field fields64[] = {
     FIELD(56, log_bytes),   FIELD(64, zones_base), FIELD(72, zone_bytes),   FIELD(96, epoch_start),
     FIELD(104, cut),        FIELD(112, map_start), FIELD(120, checkpoint),  FIELD(128, map_pages),
     FIELD(136, zone_pages), FIELD(144, page_high), FIELD(152, unit_bytes),  FIELD(168, digest[0]),
-    FIELD(176, digest[1]),  FIELD(184, ids_root),  FIELD(192, next_txn),
+    FIELD(176, digest[1]),  FIELD(184, ids_root),  FIELD(192, next_txn),    FIELD(200, delta_pages),
+    FIELD(208, digest[2]),
 };
 static const struct field fields32[] = {
     FIELD(4, format_version), FIELD(32, preset),         FIELD(36, codec),
@@ -129,7 +131,8 @@ extents_ok(const struct meta_root *r)
         }
         pages[r->extents[i].array] += meta_extent_pages(r->zone_bytes);
     }
-    return r->map_pages <= pages[META_MAP] && r->zone_pages <= pages[META_ZONES];
+    return r->map_pages <= pages[META_MAP] && r->zone_pages <= pages[META_ZONES] &&
+           r->delta_pages <= pages[META_DELTAS];
 }
 
 static void
@@ -162,6 +165,8 @@ meta_root_decode(const uint8_t *block, struct meta_root *out)
                        r.sequence);
     if (r.format_version == 1)
         r.ids_root = r.next_txn = 0;
+    if (r.format_version < 3)
+        r.delta_pages = r.digest[META_DELTAS] = 0;
     if (r.extent_count > META_EXTENTS_MAX || !geometry_ok(&r) || !log_ok(&r))
         return CH_FAIL(COHORT_EROOT, "root record %" PRIu64 ": fields contradict", r.sequence);
     for (uint32_t i = 0; i < r.extent_count; i++) {

@@ -19,6 +19,11 @@
  *   M3  full-bits are exact at both levels: a word of used[] is full iff all its bits are set, a segment is
  *       iff all its words are. No segment means no full-bit.
  *   M4  No leaf below `hint` has a segment with a free id.
+ *   M6  An entry of the first plane has HAS_DELTA iff it has a place and the page's entry of the second plane has one. A full
+ *       image replaces both: the base is stored first, without the flag. A reader that finds the flag looks at the base once
+ *       more after the delta; so a base is never taken with the delta of another one, and never without its own.
+ *   M7  Pages of both planes are copied for a checkpoint under one hold of the shard lock (map_pages_copy()): as far as no
+ *       record says what changed (R11), they are all that recovery has.
  *   M5  Used ids are below the high-water mark; id 0 is used for ever and not counted.
  *
  * Locks: shard[i] (rank MAP_SHARD, order i) for entries and their clean bits; pid_lock (rank SPACE,
@@ -44,21 +49,28 @@ enum {
     LEAF_SEGMENTS = 64,
     LEAF_WORDS = LEAF_SEGMENTS / 64,
 };
+#define HAS_DELTA     PLACE_DELTA /* of an entry in memory (M6) */
 #define LEAF_ENTRIES  ((uint64_t)LEAF_SEGMENTS * SEG_ENTRIES)
 #define PAGES_MAX_MAX (UINT64_C(1) << 40)
 
 _Static_assert(SEG_ENTRIES % 64 == 0, "a segment is whole words of ids");
 
+struct deltas {
+    _Atomic uint64_t place[SEG_ENTRIES]; /* map_set_delta (release) <-> map_get_both (acquire) */
+};
+
 struct segment {
-    uint64_t full[SEG_SUMMARY]; /* bit w: used[w] is full; bits beyond SEG_WORDS are set */
+    _Atomic(struct deltas *) deltas; /* map_ensure_delta (release) <-> deltas_of (acquire) */
+    uint64_t full[SEG_SUMMARY];      /* bit w: used[w] is full; bits beyond SEG_WORDS are set */
     uint64_t used[SEG_WORDS];
     _Atomic uint64_t place[SEG_ENTRIES]; /* map_set (release) <-> map_get (acquire) */
 };
 
 struct leaf {
     _Atomic(struct segment *) segment[LEAF_SEGMENTS]; /* segment_make (release) <-> segment_of */
-    _Atomic uint64_t clean[LEAF_SEGMENTS]; /* shared by 64 shards; else under their locks */
-    uint64_t full[LEAF_WORDS];             /* bit j: segment j is full */
+    _Atomic uint64_t clean[LEAF_SEGMENTS];       /* shared by 64 shards; else under their locks */
+    _Atomic uint64_t delta_clean[LEAF_SEGMENTS]; /* likewise, of the second plane */
+    uint64_t full[LEAF_WORDS];                   /* bit j: segment j is full */
 };
 
 struct shard {
@@ -73,7 +85,9 @@ struct map {
     uint64_t leaves;
     uint64_t hint; /* M4 */
     uint64_t high, used_count;
-    _Atomic uint64_t page_count;  /* raised under pid_lock (release) <-> readers (acquire) */
+    _Atomic uint64_t page_count;     /* raised under pid_lock (release) <-> readers (acquire) */
+    _Atomic uint64_t delta_segments; /* one more than the highest with deltas; likewise */
+    _Atomic uint64_t delta_limit; /* relaxed: set before the pages it allows can be backed away */
     _Atomic size_t memory;        /* a statistic */
     _Atomic(struct leaf *) *leaf; /* leaf_make (release) <-> leaf_of (acquire) */
 };
@@ -103,6 +117,7 @@ map_create(uint64_t pages_max, struct map **out)
     m->limit = pages_max;
     m->high = 1; /* M5 */
     atomic_init(&m->page_count, 1);
+    atomic_init(&m->delta_limit, pages_max);
     atomic_init(&m->memory, sizeof(*m) + ch_min_u64(m->leaves * sizeof(*m->leaf), CH_PAGE_BYTES));
     *out = m;
     return 0;
@@ -113,9 +128,14 @@ leaf_destroy(struct leaf *leaf)
 {
     if (leaf == NULL)
         return;
-    for (unsigned j = 0; j < LEAF_SEGMENTS; j++)
-        ch_free_aligned(
-            atomic_load_explicit(&leaf->segment[j], memory_order_relaxed)); /* no one else left */
+    for (unsigned j = 0; j < LEAF_SEGMENTS; j++) {
+        /* Relaxed: no one else is left. */
+        struct segment *s = atomic_load_explicit(&leaf->segment[j], memory_order_relaxed);
+
+        if (s != NULL)
+            ch_free_aligned(atomic_load_explicit(&s->deltas, memory_order_relaxed));
+        ch_free_aligned(s);
+    }
     free(leaf);
 }
 
@@ -282,35 +302,90 @@ map_unlock(struct map *m, uint64_t shards)
         rt_unlock(&m->shard[__builtin_ctzll(shards)].lock);
 }
 
-place_t
-map_get(const struct map *m, page_id pid)
+/* The entry with its flag. */
+static uint64_t
+entry_get(const struct map *m, page_id pid)
 {
     struct segment *s = segment_of(m, pid);
 
     if (s == NULL)
         return PLACE_NONE;
-    /* Partner: map_set(). A reader that has pinned a zone looks again with this; why acquire is
+    /* Partner: entry_set(). A reader that has pinned a zone looks again with this; why acquire is
      * enough then says zone.c (R17). */
     return atomic_load_explicit(&s->place[pid % SEG_ENTRIES], memory_order_acquire);
 }
 
 place_t
-map_set(struct map *m, page_id pid, place_t to)
+map_get(const struct map *m, page_id pid)
+{
+    return entry_get(m, pid) & ~HAS_DELTA;
+}
+
+/* Relaxed: the shard lock orders this bit, the other bits are other shards'. */
+static void
+mark_dirty(_Atomic uint64_t *clean, uint64_t bit)
+{
+    if ((atomic_load_explicit(clean, memory_order_relaxed) & bit) != 0 && !CH_BUG(MAP_DIRTY_LOST))
+        atomic_fetch_and_explicit(clean, ~bit, memory_order_relaxed);
+}
+
+/* NULL when no page of the segment ever had a delta. */
+static struct deltas *
+deltas_of(const struct segment *s)
+{
+    return atomic_load_explicit(&s->deltas, memory_order_acquire);
+}
+
+/* Shard lock held; `to` with its flag. Returns the old entry. */
+static uint64_t
+entry_set(struct map *m, page_id pid, uint64_t to)
 {
     struct segment *s = segment_of(m, pid);
     _Atomic uint64_t *entry;
-    _Atomic uint64_t *clean;
-    uint64_t bit = UINT64_C(1) << map_shard(pid);
-    place_t from;
+    uint64_t from;
 
     CH_ASSERT(s != NULL && pid / MAP_PAGE_ENTRIES < map_page_count(m)); /* map_ensure() */
     entry = &s->place[pid % SEG_ENTRIES];
     from = atomic_load_explicit(entry, memory_order_relaxed); /* M1: ours to change */
-    atomic_store_explicit(entry, to, memory_order_release);   /* partner: map_get() */
-    clean = &leaf_of(m, pid)->clean[segment_index(pid)];
-    /* Relaxed: the shard lock orders this bit, the other bits are other shards'. */
-    if ((atomic_load_explicit(clean, memory_order_relaxed) & bit) != 0 && !CH_BUG(MAP_DIRTY_LOST))
-        atomic_fetch_and_explicit(clean, ~bit, memory_order_relaxed);
+    atomic_store_explicit(entry, to, memory_order_release);   /* partner: entry_get() */
+    return from;
+}
+
+/* Shard lock held: the base of the page has changed. */
+static void
+base_dirty(struct map *m, page_id pid)
+{
+    mark_dirty(&leaf_of(m, pid)->clean[segment_index(pid)], UINT64_C(1) << map_shard(pid));
+}
+
+/* Shard lock held. Returns the old delta. */
+static place_t
+delta_set(struct map *m, page_id pid, place_t to)
+{
+    struct deltas *d = deltas_of(segment_of(m, pid));
+    _Atomic uint64_t *entry;
+    place_t from;
+
+    if (d == NULL) {
+        CH_ASSERT(to == PLACE_NONE); /* map_ensure_delta() */
+        return PLACE_NONE;
+    }
+    entry = &d->place[pid % SEG_ENTRIES];
+    from = atomic_load_explicit(entry, memory_order_relaxed); /* M1 */
+    if (from == to)
+        return from;
+    atomic_store_explicit(entry, to, memory_order_release); /* partner: map_delta() */
+    mark_dirty(&leaf_of(m, pid)->delta_clean[segment_index(pid)], UINT64_C(1) << map_shard(pid));
+    return from;
+}
+
+place_t
+map_set(struct map *m, page_id pid, place_t to)
+{
+    place_t from = entry_set(m, pid, to) & ~HAS_DELTA; /* M6: first */
+
+    base_dirty(m, pid);
+    (void)delta_set(m, pid, PLACE_NONE);
     return from;
 }
 
@@ -319,8 +394,99 @@ map_move_if(struct map *m, page_id pid, place_t from, place_t to)
 {
     if (map_get(m, pid) != from && !CH_BUG(S7_MOVE_ANYWAY)) /* S7 */
         return false;
-    (void)map_set(m, pid, to);
+    (void)map_set_base(m, pid, to);
     return true;
+}
+
+/* ---- deltas ---------------------------------------------------------------------------------- */
+
+place_t
+map_delta(const struct map *m, page_id pid)
+{
+    struct segment *s = segment_of(m, pid);
+    struct deltas *d = s != NULL ? deltas_of(s) : NULL;
+
+    /* Partner: delta_set(). */
+    return d != NULL ? atomic_load_explicit(&d->place[pid % SEG_ENTRIES], memory_order_acquire)
+                     : PLACE_NONE;
+}
+
+void
+map_get_both(const struct map *m, page_id pid, place_t *base, place_t *delta)
+{
+    uint64_t entry = entry_get(m, pid);
+
+    *delta = PLACE_NONE;
+    while ((entry & HAS_DELTA) != 0) { /* M6 */
+        place_t d = map_delta(m, pid);
+        uint64_t again = entry_get(m, pid);
+
+        if (again == entry && d != PLACE_NONE) {
+            *delta = d;
+            break;
+        }
+        entry = again;
+    }
+    *base = entry & ~HAS_DELTA;
+}
+
+void
+map_set_delta_limit(struct map *m, uint64_t limit)
+{
+    atomic_store_explicit(&m->delta_limit, ch_min_u64(limit, m->pages_max), memory_order_relaxed);
+}
+
+int
+map_ensure_delta(struct map *m, page_id pid)
+{
+    struct segment *s = segment_of(m, pid);
+    struct deltas *d;
+    int rc = 0;
+
+    if (s == NULL || pid >= atomic_load_explicit(&m->delta_limit, memory_order_relaxed))
+        return CH_FAIL(COHORT_EFULL, "page %" PRIu64 " cannot have a delta yet", pid);
+    if (deltas_of(s) != NULL)
+        return 0;
+    rt_lock(m->pid_lock);
+    if (deltas_of(s) == NULL) {
+        uint64_t count = pid / SEG_ENTRIES + 1;
+
+        d = ch_alloc_aligned(sizeof(*d));
+        if (d == NULL) {
+            rc = CH_FAIL(COHORT_ENOMEM, "deltas of the segment of page %" PRIu64, pid);
+        } else {
+            atomic_fetch_add_explicit(&m->memory, sizeof(*d), memory_order_relaxed);
+            atomic_store_explicit(&s->deltas, d, memory_order_release); /* partner: deltas_of() */
+            if (atomic_load_explicit(&m->delta_segments, memory_order_relaxed) < count)
+                atomic_store_explicit(&m->delta_segments, count,
+                                      memory_order_release); /* map_delta_page_count() */
+        }
+    }
+    rt_unlock(m->pid_lock);
+    return rc;
+}
+
+place_t
+map_set_base(struct map *m, page_id pid, place_t to)
+{
+    uint64_t flag = to != PLACE_NONE && map_delta(m, pid) != PLACE_NONE ? HAS_DELTA : 0; /* M6 */
+
+    base_dirty(m, pid);
+    return entry_set(m, pid, to | flag) & ~HAS_DELTA;
+}
+
+place_t
+map_set_delta(struct map *m, page_id pid, place_t to)
+{
+    place_t base = map_get(m, pid);
+    place_t from;
+
+    if (to == PLACE_NONE)
+        (void)entry_set(m, pid, base);
+    from = delta_set(m, pid, to);
+    if (to != PLACE_NONE && base != PLACE_NONE)
+        (void)entry_set(m, pid, base | HAS_DELTA);
+    return from;
 }
 
 /* ---- page ids: all with pid_lock held --------------------------------------------------------- */
@@ -564,26 +730,85 @@ map_page_dirty(const struct map *m, uint64_t k)
            !(atomic_load_explicit(clean, memory_order_relaxed) >> (k % SEG_MAP_PAGES) & 1);
 }
 
+uint64_t
+map_delta_page_count(const struct map *m)
+{
+    uint64_t segments = atomic_load_explicit(&m->delta_segments, memory_order_acquire);
+
+    return ch_min_u64(segments * SEG_MAP_PAGES, map_page_count(m));
+}
+
+/* The clean word of page k of the second plane; NULL when its leaf does not exist. */
+static _Atomic uint64_t *
+delta_clean_word(const struct map *m, uint64_t k)
+{
+    struct leaf *leaf = leaf_of(m, k * MAP_PAGE_ENTRIES);
+
+    return leaf != NULL ? &leaf->delta_clean[segment_index(k * MAP_PAGE_ENTRIES)] : NULL;
+}
+
+bool
+map_delta_page_dirty(const struct map *m, uint64_t k)
+{
+    _Atomic uint64_t *clean;
+
+    if (k >= map_delta_page_count(m))
+        return false;
+    clean = delta_clean_word(m, k);
+    return clean == NULL ||
+           !(atomic_load_explicit(clean, memory_order_relaxed) >> (k % SEG_MAP_PAGES) & 1);
+}
+
+/* Shard lock held: page k, without flags, of one plane; clears its dirty mark and tells whether there was one. */
+static bool
+plane_copy(uint64_t k, const _Atomic uint64_t *plane, _Atomic uint64_t *clean, uint64_t *entries)
+{
+    uint64_t bit = UINT64_C(1) << (k % MAP_SHARDS);
+    page_id first = k * MAP_PAGE_ENTRIES;
+
+    for (unsigned i = 0; i < MAP_PAGE_ENTRIES; i++) {
+        /* Relaxed, and so is the bit: the shard lock orders both (M1). */
+        entries[i] = plane == NULL ? PLACE_NONE
+                                   : atomic_load_explicit(&plane[(first + i) % SEG_ENTRIES],
+                                                          memory_order_relaxed) &
+                                         ~HAS_DELTA;
+    }
+    if (clean == NULL)
+        return true;
+    return (atomic_fetch_or_explicit(clean, bit, memory_order_relaxed) & bit) == 0;
+}
+
+unsigned
+map_pages_copy(struct map *m, uint64_t k, uint64_t *entries, uint64_t *deltas)
+{
+    uint64_t shard = UINT64_C(1) << (k % MAP_SHARDS);
+    const struct segment *s;
+    const struct deltas *d;
+    unsigned dirty = 0;
+
+    CH_ASSERT(k < map_page_count(m));
+    map_lock(m, shard); /* M7 */
+    s = segment_of(m, k * MAP_PAGE_ENTRIES);
+    d = s != NULL ? deltas_of(s) : NULL;
+    if (plane_copy(k, s != NULL ? s->place : NULL, clean_word(m, k), entries))
+        dirty |= MAP_DIRTY_BASE;
+    if (deltas != NULL &&
+        plane_copy(k, d != NULL ? d->place : NULL, delta_clean_word(m, k), deltas))
+        dirty |= MAP_DIRTY_DELTA;
+    map_unlock(m, shard);
+    return dirty;
+}
+
 void
 map_page_copy(struct map *m, uint64_t k, uint64_t *entries)
 {
     uint64_t shard = UINT64_C(1) << (k % MAP_SHARDS);
-    page_id first = k * MAP_PAGE_ENTRIES;
     const struct segment *s;
-    _Atomic uint64_t *clean;
 
     CH_ASSERT(k < map_page_count(m));
     map_lock(m, shard);
-    s = segment_of(m, first);
-    clean = clean_word(m, k);
-    for (unsigned i = 0; i < MAP_PAGE_ENTRIES; i++) {
-        /* Relaxed, and so is the bit: the shard lock orders both (M1). */
-        entries[i] = s == NULL ? PLACE_NONE
-                               : atomic_load_explicit(&s->place[(first + i) % SEG_ENTRIES],
-                                                      memory_order_relaxed);
-    }
-    if (clean != NULL)
-        atomic_fetch_or_explicit(clean, shard, memory_order_relaxed);
+    s = segment_of(m, k * MAP_PAGE_ENTRIES);
+    (void)plane_copy(k, s != NULL ? s->place : NULL, clean_word(m, k), entries);
     map_unlock(m, shard);
 }
 
@@ -606,7 +831,8 @@ map_page_redirty(struct map *m, uint64_t k)
 static bool
 entry_is_bad(const struct map *m, page_id pid, place_t place)
 {
-    return place != PLACE_NONE && (pid == 0 || pid >= m->pages_max || place_slot(place) == 0);
+    return place != PLACE_NONE && (pid == 0 || pid >= m->pages_max || place_slot(place) == 0 ||
+                                   (place & PLACE_FLAGS) != 0);
 }
 
 int
@@ -645,6 +871,32 @@ out:
     return rc;
 }
 
+int
+map_delta_page_load(struct map *m, uint64_t k, const uint64_t *entries)
+{
+    page_id first = k * MAP_PAGE_ENTRIES;
+    _Atomic uint64_t *clean;
+
+    for (unsigned i = 0; i < MAP_PAGE_ENTRIES; i++) {
+        place_t p = entries[i];
+        int rc;
+
+        if (p == PLACE_NONE)
+            continue;
+        if (entry_is_bad(m, first + i, p) || (p & PLACE_FLAGS) != 0 ||
+            map_get(m, first + i) == PLACE_NONE)
+            return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": delta at 0x%016" PRIx64, first + i, p);
+        rc = map_ensure_delta(m, first + i);
+        if (rc != 0)
+            return rc;
+        (void)map_set_delta(m, first + i, p); /* nobody else is there to lock out */
+    }
+    clean = delta_clean_word(m, k);
+    if (clean != NULL && k < map_delta_page_count(m))
+        atomic_fetch_or_explicit(clean, UINT64_C(1) << (k % SEG_MAP_PAGES), memory_order_relaxed);
+    return 0;
+}
+
 /* ---- check ----------------------------------------------------------------------------------- */
 
 /* M3 and M5 of one segment, and that no entry stands beyond what exists; counts its used ids. */
@@ -658,8 +910,11 @@ check_segment(const struct map *m, page_id base, const struct segment *s, uint64
     }
     for (page_id pid = base; pid < base + SEG_ENTRIES; pid++) {
         /* Relaxed: a check of a quiet map. */
-        place_t p = atomic_load_explicit(&s->place[pid - base], memory_order_relaxed);
+        uint64_t entry = atomic_load_explicit(&s->place[pid - base], memory_order_relaxed);
+        place_t p = entry & ~HAS_DELTA;
 
+        if (((entry & HAS_DELTA) != 0) != (p != PLACE_NONE && map_delta(m, pid) != PLACE_NONE))
+            return false; /* M6 */
         if (bit_get(s->used, pid - base) && pid >= m->high)
             return false;
         if (entry_is_bad(m, pid, p) ||

@@ -4,6 +4,10 @@
  * most significant end; 0 = the page has no image. Slot = device byte offset / 4096 (absolute), so
  * slot 0 (the root) never names an image. Raw page: offset 0, length 256 (x16).
  *
+ * Deltas: a page may have, besides its base, its last full image, one delta image. Their places are a second plane, which
+ * takes memory by segment where there are some. Both planes change under the same shard lock; map_get_both() reads
+ * a pair that belonged together.
+ *
  * The map is an array of places by page id, in map pages of MAP_PAGE_ENTRIES, allocated in segments on
  * demand. Shard of a page = (pid / MAP_PAGE_ENTRIES) % MAP_SHARDS; one lock each (rank
  * MAP_SHARD, ascending). map_get() is lock-free. An entry changes only under its shard lock, together with
@@ -19,6 +23,11 @@
 
 typedef uint64_t place_t;
 #define PLACE_NONE UINT64_C(0)
+/* Flags of places that are written down, MAP records and batches; what map_get() and map_delta() return has none. Without
+ * one: the page's base; the page has no delta any more. Slot numbers stay below 2^38 (1 PiB). */
+#define PLACE_DELTA (UINT64_C(1) << 63) /* the page's delta; the base stays */
+#define PLACE_KEEP  (UINT64_C(1) << 62) /* the page's base, which has moved; the delta stays */
+#define PLACE_FLAGS (PLACE_DELTA | PLACE_KEEP)
 
 static inline place_t
 place_make(uint64_t slot, uint32_t offset, uint32_t bytes)
@@ -68,10 +77,23 @@ void map_unlock(struct map *m, uint64_t shards);
 place_t map_get(const struct map *m, page_id pid);
 /* Makes sure the segment of `pid` exists, so that map_set() can't fail. ENOMEM; EFULL at pages_max. */
 CH_NODISCARD int map_ensure(struct map *m, page_id pid);
-/* Shard lock held; marks the map page dirty; returns the old place. */
+/* Shard lock held; marks the map page dirty; returns the old place. The page has no delta then. */
 place_t map_set(struct map *m, page_id pid, place_t to);
 /* S7: sets only if the entry still is `from`. Shard lock held. */
 bool map_move_if(struct map *m, page_id pid, place_t from, place_t to);
+
+/* ---- deltas ---- */
+/* The page's base and delta, PLACE_NONE = none, as they belonged together at one moment; lock-free, acquire. */
+void map_get_both(const struct map *m, page_id pid, place_t *base, place_t *delta);
+place_t map_delta(const struct map *m, page_id pid); /* lock-free, acquire */
+/* Makes sure that the page can have a delta. ENOMEM; EFULL at or above the limit, which starts at pages_max: what the
+ * checkpoint's array can hold. */
+CH_NODISCARD int map_ensure_delta(struct map *m, page_id pid);
+void map_set_delta_limit(struct map *m, uint64_t limit);
+/* Shard lock held. The base moves, the delta stays; returns the old base. */
+place_t map_set_base(struct map *m, page_id pid, place_t to);
+/* Shard lock held, after map_ensure_delta(). The delta alone; returns the old one. */
+place_t map_set_delta(struct map *m, page_id pid, place_t to);
 
 /* Page ids. alloc: EFULL when pages_max is reached, ENOMEM. Ids start at `first` (see boot). */
 CH_NODISCARD int map_pid_alloc(struct map *m, page_id *out);
@@ -90,6 +112,18 @@ uint64_t map_page_count(const struct map *m);
 bool map_page_dirty(const struct map *m, uint64_t k);
 void map_page_copy(struct map *m, uint64_t k, uint64_t *entries);
 void map_page_redirty(struct map *m, uint64_t k);
+/* The second plane has pages 0 .. count-1, of the same pids; 0 until there was a delta. */
+uint64_t map_delta_page_count(const struct map *m);
+bool map_delta_page_dirty(const struct map *m, uint64_t k);
+/* Page k of both planes, as they belong together; the bits say which were dirty and are not any more. `deltas` may be NULL:
+ * the second plane's is left alone. */
+enum {
+    MAP_DIRTY_BASE = 1,
+    MAP_DIRTY_DELTA = 2
+};
+unsigned map_pages_copy(struct map *m, uint64_t k, uint64_t *entries, uint64_t *deltas);
+/* Recovery, single-threaded, after map_page_load() of the same page. ENOMEM; EMAP. */
+CH_NODISCARD int map_delta_page_load(struct map *m, uint64_t k, const uint64_t *entries);
 /* Recovery, single-threaded: installs entries of map page k (clean). ENOMEM. */
 CH_NODISCARD int map_page_load(struct map *m, uint64_t k, const uint64_t *entries);
 bool map_check(const struct map *m);

@@ -25,7 +25,7 @@ random_place(struct zt *t)
 {
     uint32_t steps = 2 + (uint32_t)zt_below(t, 254);
 
-    return place_make(1 + zt_below(t, (UINT64_C(1) << 40) - 1),
+    return place_make(1 + zt_below(t, (UINT64_C(1) << 38) - 1),
                       16 * (uint32_t)zt_below(t, 256 - steps), 16 * steps);
 }
 

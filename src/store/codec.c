@@ -128,6 +128,9 @@ store_codecs_create(struct store *s)
 {
     int rc = packer_create(s->cfg.codec, s->cfg.codec_level, s->chunk_slots, &s->packer);
 
+    /* Deltas are compressed by LZ4 whatever compresses their pages (pack/delta.c). */
+    if (rc == 0 && s->cfg.deltas && s->cfg.codec != PACK_NONE)
+        rc = packer_enable(s->packer, PACK_LZ4, 0);
     return rc == 0 ? enable(s, s->cfg.codec, s->cfg.codec_level) : rc;
 }
 

@@ -390,9 +390,12 @@ take_image(struct store *s, const uint8_t *slot, uint32_t index, uint32_t off, u
     page_id pid = raw ? page_pid(slot) : ch_get48(slot + off);
     struct pack_item *it = &s->w.items[*n];
     struct pack_image_info info = {0};
+    bool delta;
 
-    if (pid == 0 || pid >= map_pages_max(s->map) ||
-        (map_get(s->map, pid) != place && !CH_BUG(S7_MOVE_ANYWAY)))
+    if (pid == 0 || pid >= map_pages_max(s->map))
+        return;
+    delta = !raw && map_delta(s->map, pid) == place;
+    if (!delta && map_get(s->map, pid) != place && !CH_BUG(S7_MOVE_ANYWAY))
         return; /* dead, or no image at all: only the map says what is one */
     if (raw ? page_check(slot, pid) != 0 : pack_image_info(slot, off, bytes, &info) != 0) {
         damaged_image(s, index, pid);
@@ -405,6 +408,7 @@ take_image(struct store *s, const uint8_t *slot, uint32_t index, uint32_t off, u
         .image = slot + off,
         .image_bytes = bytes,
     };
+    s->gc.delta[*n] = delta;
     s->gc.pids[*n] = pid;
     s->gc.old[*n] = place;
     (*n)++;
@@ -489,6 +493,23 @@ flush_images(struct store *s)
     return dev_flush(s->cfg.dev); /* the log is on another device */
 }
 
+/* Shard lock held (S7, G3). False: the image is not its page's any more. Else the new place says which of the page's images
+ * it is. */
+static bool
+move_to(struct store *s, unsigned i)
+{
+    struct store_gc *g = &s->gc;
+    place_t delta = map_delta(s->map, g->pids[i]);
+
+    if (g->delta[i]) {
+        g->to[i] |= PLACE_DELTA;
+        return delta == g->old[i];
+    }
+    if (delta != PLACE_NONE)
+        g->to[i] |= PLACE_KEEP;
+    return map_get(s->map, g->pids[i]) == g->old[i] || CH_BUG(S7_MOVE_ANYWAY);
+}
+
 static void
 publish_moves(struct store *s, unsigned n, struct wal_ticket *t)
 {
@@ -504,22 +525,15 @@ publish_moves(struct store *s, unsigned n, struct wal_ticket *t)
     }
     map_lock(s->map, shards);
     for (unsigned i = 0; i < n; i++) {
-        if (map_get(s->map, g->pids[i]) != g->old[i] && !CH_BUG(S7_MOVE_ANYWAY))
+        if (!move_to(s, i))
             continue; /* race lost */
         g->pids[k] = g->pids[i];
-        g->old[k] = g->old[i];
         g->to[k++] = g->to[i];
     }
     if (k > 0) {
         lsn = store_map_append(s, t, g->pids, g->to, k);
-        for (unsigned i = 0; i < k; i++) {
-            bool moved = map_move_if(s->map, g->pids[i], g->old[i], g->to[i]);
-
-            CH_ASSERT(moved); /* S7, G3: filtered under the same locks */
-            zone_live_add(s->zones, zone_of_slot(s->zones, place_slot(g->to[i])),
-                          place_bytes(g->to[i]));
-            zone_live_sub(s->zones, g->victim, place_bytes(g->old[i]), lsn);
-        }
+        for (unsigned i = 0; i < k; i++)
+            store_map_apply(s, g->pids[i], g->to[i], lsn);
     }
     map_unlock(s->map, shards);
     store_count(&s->gc_moved, k);

@@ -5,7 +5,9 @@
  *         `------ change together, under the pages' shard locks ------'
  *
  * MAP record, log type STORE_RECORD_MAP:
- *     0 1 version, 1    1 1 flags, 0    2 2 count n    then n x { 6 page id | 8 place, 0 = none }
+ *     0 1 version    1 1 flags, 0    2 2 count n    then n x { 6 page id | 8 place, 0 = none }
+ * version 1 has places without flags: the page's full image, and no delta. Version 2, written where there are some: PLACE_DELTA
+ * = the page's delta, its base stays; PLACE_KEEP = its base has moved, its delta stays.
  * Entries are absolute, so that replay needs no order against the checkpoint's map pages (R7).
  *
  * Invariants (DESIGN 3):
@@ -31,10 +33,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "page/page.h"
 
-/* ---- reading ---- */
+/* ---- places ---- */
 
 zone_id
 store_zone_of(const struct store *s, place_t p)
@@ -55,146 +56,6 @@ store_place_check(const struct store *s, page_id pid, place_t p)
         return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": place %#" PRIx64 " lies in no data zone",
                        pid, p);
     return 0;
-}
-
-/* Pins the zone of the page's place (R17). In place a home slot is never reset: nothing to pin. */
-static int
-read_pin(struct store *s, page_id pid, place_t *place, zone_id *zone)
-{
-    place_t p = map_get(s->map, pid);
-
-    for (;;) {
-        zone_id z;
-        place_t again;
-
-        if (p == PLACE_NONE)
-            return CH_FAIL(COHORT_NOTFOUND, "page %" PRIu64 " has no image", pid);
-        z = store_zone_of(s, p);
-        if (z == CH_ZONE_NONE)
-            return store_place_check(s, pid, p);
-        rt_point();
-        if (s->cfg.kind == STORE_INPLACE)
-            z = CH_ZONE_NONE;
-        else
-            zone_pin(s->zones, z);
-        again = map_get(s->map, pid);
-        if (again == p || CH_BUG(R17_NO_SECOND_LOOK)) {
-            *place = p;
-            *zone = z;
-            return 0;
-        }
-        if (z != CH_ZONE_NONE)
-            zone_unpin(s->zones, z);
-        p = again;
-    }
-}
-
-static void
-read_unpin(struct store *s, zone_id z)
-{
-    if (z != CH_ZONE_NONE)
-        zone_unpin(s->zones, z);
-}
-
-/* A decompression context, or NULL when the codec needs none or all are taken: nobody waits. */
-static struct packer *
-reader_get(struct store *s, unsigned *index)
-{
-    uint32_t bits = atomic_load_explicit(&s->readers_free, memory_order_relaxed);
-
-    while (bits != 0) {
-        unsigned i = (unsigned)__builtin_ctz(bits);
-
-        /* Acquire: partner is the release in reader_put(). */
-        if (atomic_compare_exchange_weak_explicit(&s->readers_free, &bits, bits & ~(1U << i),
-                                                  memory_order_acquire, memory_order_relaxed)) {
-            *index = i;
-            return s->readers[i];
-        }
-    }
-    return NULL;
-}
-
-static void
-reader_put(struct store *s, struct packer *p, unsigned index)
-{
-    if (p != NULL)
-        atomic_fetch_or_explicit(&s->readers_free, 1U << index, memory_order_release);
-}
-
-/* `buf` holds the slot of `p` and receives the page. */
-static int
-read_decode(struct store *s, page_id pid, place_t p, void *buf)
-{
-    uint8_t slot[CH_SLOT_BYTES] __attribute__((aligned(16)));
-    struct packer *reader;
-    unsigned index = 0;
-    uint32_t off = place_offset(p);
-    uint32_t bytes = place_bytes(p);
-    int rc;
-
-    if (bytes == CH_SLOT_BYTES)
-        return page_check(buf, pid);
-    if (off + bytes > CH_SLOT_BYTES || bytes == 0)
-        return store_place_check(s, pid, p);
-    memcpy(slot + off, (const uint8_t *)buf + off, bytes);
-    reader = reader_get(s, &index);
-    rc = pack_unpack(reader, slot, off, bytes, pid, buf);
-    reader_put(s, reader, index);
-    return rc;
-}
-
-int
-store_read(struct store *s, page_id pid, void *buf)
-{
-    place_t p;
-    zone_id z;
-    int rc = read_pin(s, pid, &p, &z);
-
-    if (rc != 0)
-        return rc;
-    rc = dev_read(s->cfg.dev, store_slot_off(place_slot(p)), buf, CH_SLOT_BYTES);
-    read_unpin(s, z);
-    if (rc != 0)
-        return rc;
-    return read_decode(s, pid, p, buf);
-}
-
-void
-store_read_many(struct store *s, const page_id *pids, void *const *bufs, int *rcs, unsigned n)
-{
-    struct dev_req reqs[STORE_READ_MANY];
-    unsigned index[STORE_READ_MANY]; /* request -> page */
-    place_t places[STORE_READ_MANY];
-    zone_id zones[STORE_READ_MANY];
-    unsigned k = 0;
-    int rc;
-
-    CH_ASSERT(n <= STORE_READ_MANY);
-    for (unsigned i = 0; i < n; i++) {
-        rcs[i] = read_pin(s, pids[i], &places[k], &zones[k]);
-        if (rcs[i] != 0)
-            continue;
-        reqs[k] = (struct dev_req){
-            .op = DEV_READ,
-            .off = store_slot_off(place_slot(places[k])),
-            .len = CH_SLOT_BYTES,
-            .buf = bufs[i],
-            .rc = COHORT_ERETRY, /* stays when no queue could be had */
-        };
-        index[k++] = i;
-    }
-    if (k == 0)
-        return;
-    rc = dev_io(s->cfg.dev, reqs, k);
-    for (unsigned j = 0; j < k; j++) {
-        unsigned i = index[j];
-
-        read_unpin(s, zones[j]);
-        rcs[i] = reqs[j].rc == COHORT_ERETRY ? rc : reqs[j].rc;
-        if (rcs[i] == 0)
-            rcs[i] = read_decode(s, pids[i], places[j], bufs[i]);
-    }
 }
 
 /* ---- MAP records and publication ---- */
@@ -233,7 +94,7 @@ store_map_append(struct store *s, struct wal_ticket *t, const page_id *pids, con
     CH_ASSERT(n > 0 && n <= CH_BATCH_MAX);
     if (t->bytes == 0)
         return unlogged(s);
-    record[0] = STORE_RECORD_VERSION;
+    record[0] = 1;
     record[1] = 0;
     ch_put16(record + 2, (uint16_t)n);
     for (unsigned i = 0; i < n; i++) {
@@ -241,6 +102,8 @@ store_map_append(struct store *s, struct wal_ticket *t, const page_id *pids, con
 
         ch_put48(e, pids[i]);
         ch_put64(e + 6, places == NULL ? PLACE_NONE : places[i]);
+        if (places != NULL && (places[i] & PLACE_FLAGS) != 0)
+            record[0] = STORE_RECORD_VERSION;
     }
     part.bytes = STORE_RECORD_HEADER + n * STORE_RECORD_ENTRY;
     return wal_append(s->wal, t, STORE_RECORD_MAP, CH_META, &part, 1);
@@ -314,6 +177,27 @@ move_live(struct store *s, place_t from, place_t to, lsn_t lsn)
         zone_live_sub(s->zones, store_zone_of(s, from), place_bytes(from), lsn);
 }
 
+void
+store_map_apply(struct store *s, page_id pid, place_t to, lsn_t lsn)
+{
+    place_t p = to & ~PLACE_FLAGS;
+    place_t delta;
+
+    if ((to & PLACE_DELTA) != 0) {
+        move_live(s, map_set_delta(s->map, pid, p), p, lsn);
+        if (CH_BUG(DELTA_BASE_FREED))
+            move_live(s, map_get(s->map, pid), PLACE_NONE, lsn);
+        return;
+    }
+    if ((to & PLACE_KEEP) != 0 || CH_BUG(DELTA_KEPT)) {
+        move_live(s, map_set_base(s->map, pid, p), p, lsn);
+        return;
+    }
+    delta = map_delta(s->map, pid);
+    move_live(s, map_set(s->map, pid, p), p, lsn);
+    move_live(s, delta, PLACE_NONE, lsn);
+}
+
 /* Under the shard locks of all n pages: the record, then the map (S8). */
 static void
 publish_locked(struct store *s, struct wal_ticket *t, const page_id *pids, const place_t *places,
@@ -321,11 +205,8 @@ publish_locked(struct store *s, struct wal_ticket *t, const page_id *pids, const
 {
     lsn_t lsn = store_map_append(s, t, pids, places, n);
 
-    for (unsigned i = 0; i < n; i++) {
-        place_t to = places == NULL ? PLACE_NONE : places[i];
-
-        move_live(s, map_set(s->map, pids[i], to), to, lsn);
-    }
+    for (unsigned i = 0; i < n; i++)
+        store_map_apply(s, pids[i], places == NULL ? PLACE_NONE : places[i], lsn);
     store_count(&s->changes, n);
 }
 
@@ -519,6 +400,12 @@ store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
 }
 
 bool
+store_deltas(const struct store *s)
+{
+    return s->cfg.deltas && s->cfg.kind == STORE_OOP;
+}
+
+bool
 store_packs(const struct store *s)
 {
     return atomic_load_explicit(&s->packs, memory_order_relaxed);
@@ -693,6 +580,9 @@ store_counts(struct store *s, struct store_counts *out)
     out->gc_live_bytes = atomic_load_explicit(&s->gc_live_bytes, memory_order_relaxed);
     out->gc_moved = atomic_load_explicit(&s->gc_moved, memory_order_relaxed);
     out->gc_lost = atomic_load_explicit(&s->gc_lost, memory_order_relaxed);
+    out->delta_writes = atomic_load_explicit(&s->delta_writes, memory_order_relaxed);
+    out->delta_bytes = atomic_load_explicit(&s->delta_bytes, memory_order_relaxed);
+    out->delta_reads = atomic_load_explicit(&s->delta_reads, memory_order_relaxed);
     out->zones_reset = atomic_load_explicit(&s->zones_reset, memory_order_relaxed);
     for (zone_id z = 0; z < zone_count(s->zones); z++) {
         zone_info(s->zones, z, &info);

@@ -39,7 +39,9 @@ struct store_config {
     unsigned batch_pages;  /* most pages per store_write, <= CH_BATCH_MAX */
     unsigned space_target; /* percent; growable devices */
     bool growable, discard;
-    unsigned device_spare; /* percent; 0 = no zone is kept discarded for the drive's sake (gc.c) */
+    bool deltas;            /* out of place: pages may be written as deltas */
+    unsigned delta_percent; /* of what the page's full image takes, most that its delta may */
+    unsigned device_spare;  /* percent; 0 = no zone is kept discarded for the drive's sake (gc.c) */
     uint32_t
         inplace_first_zone; /* in place: home slot of page id p = first slot of this zone + p */
 };
@@ -50,7 +52,11 @@ uint32_t store_inplace_dblwr_zones(uint64_t zone_bytes);
 struct store_page {
     page_id pid;
     lsn_t lsn;
-    void *page;    /* 4096 bytes, aligned, a private copy: store_write() may change its header */
+    void *page; /* 4096 bytes, aligned, a private copy: store_write() may change its header */
+    /* What a delta may be written against: LSN of the page's full image on the device, 0 = unknown; and the blocks in which
+     * `page` may differ from it (pack.h). */
+    lsn_t base_lsn;
+    uint64_t delta_mask;
     bool carried;  /* out: not written this time; still dirty */
     place_t place; /* out */
 };
@@ -58,7 +64,7 @@ struct store_page {
 struct store_batch {
     unsigned count; /* pages written */
     page_id pids[CH_BATCH_MAX];
-    place_t places[CH_BATCH_MAX];
+    place_t places[CH_BATCH_MAX]; /* with PLACE_DELTA where a delta was written */
     struct zone_span spans[CH_BATCH_MAX];
     unsigned span_count;
     uint64_t flush_ticket;
@@ -70,6 +76,8 @@ struct store_counts {
     uint64_t page_write_squares; /* sum of the squares of their stored bytes */
     uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost; /* lost: races lost, orphans */
     uint64_t zones_reset, retired;
+    uint64_t delta_writes, delta_bytes; /* of page_writes, of page_write_stored */
+    uint64_t delta_reads;               /* reads of a page that took a second slot for its delta */
 };
 
 /* An empty store over zones that exist; then either format or restore (below). The log comes later. */
@@ -86,8 +94,16 @@ CH_NODISCARD int store_set_tree_codec(struct store *s, uint32_t tree, int codec,
 
 /* Reads a page; NOTFOUND when it has no image; EPAGE / EIMAGE / EIO. Latches allowed. `buf` aligned. */
 CH_NODISCARD int store_read(struct store *s, page_id pid, void *buf);
-/* n <= 64 pages in parallel at real queue depth; rc per page. */
-void store_read_many(struct store *s, const page_id *pids, void *const *bufs, int *rcs, unsigned n);
+/* The same; *origin tells what the page was made of. */
+struct store_origin {
+    lsn_t base_lsn; /* of its full image; 0: deltas are not written */
+    uint64_t mask;  /* blocks that its delta brought; 0 = it had none */
+};
+CH_NODISCARD int store_read_from(struct store *s, page_id pid, void *buf,
+                                 struct store_origin *origin);
+/* n <= 64 pages in parallel at real queue depth; rc per page. origins may be NULL. */
+void store_read_many(struct store *s, const page_id *pids, void *const *bufs, int *rcs,
+                     struct store_origin *origins, unsigned n);
 
 /* `carry` allows leaving out pages of badly filled slots. EFULL: no zone; the caller runs store_gc_step() and tries
  * again, nothing was written. EIO: failed writes were abandoned and retried elsewhere in vain. */
@@ -127,6 +143,8 @@ CH_NODISCARD int store_gc_step(struct store *s, bool urgent, bool *did);
 bool store_gc_wanted(const struct store *s);
 /* Admission (R11): whether `new_pages` more pages may be created, given `dirty_new` that have no place yet. */
 bool store_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages);
+/* Pages are written as deltas where that pays. */
+bool store_deltas(const struct store *s);
 /* Several images share a slot: what a page takes is known when it is written. */
 bool store_packs(const struct store *s);
 /* Files: the bytes that map and zone table take in META zones count against the space target. */

@@ -10,9 +10,9 @@
 #include "wal/wal.h"
 
 enum {
-    STORE_RECORD_VERSION = 1,
-    STORE_RECORD_HEADER = 4, /* version, flags, count */
-    STORE_RECORD_ENTRY = 14, /* page id 6, place 8 */
+    STORE_RECORD_VERSION = 2, /* with flags of places; 1 = without */
+    STORE_RECORD_HEADER = 4,  /* version, flags, count */
+    STORE_RECORD_ENTRY = 14,  /* page id 6, place 8 */
     STORE_RECORD_BYTES = STORE_RECORD_HEADER + STORE_RECORD_ENTRY * CH_BATCH_MAX,
     STORE_READ_MANY = 64,     /* most pages of one store_read_many() */
     STORE_READERS = 16,       /* decompression contexts; a 17th reader at once does without */
@@ -41,6 +41,7 @@ struct store_writing {
     unsigned writes;                /* for the census */
     uint64_t slot_no[CH_BATCH_MAX]; /* plan slot -> device slot */
     uint32_t used[CH_BATCH_MAX];    /* plan slot -> image bytes */
+    uint32_t deltas[CH_BATCH_MAX];  /* plan slot -> those of them that are deltas */
 };
 
 /* Progress of the collection, one victim at a time; guarded by s->lock (gc.c). */
@@ -53,6 +54,7 @@ struct store_gc {
     uint32_t damaged;              /* live images of this victim that failed their check */
     unsigned barren;               /* victims in a row that gained next to nothing */
     uint64_t barren_changes;       /* s->changes when the last of them ended */
+    bool delta[CH_BATCH_MAX];      /* the image is its page's delta */
     place_t old[CH_BATCH_MAX];     /* where the images of this chunk stood */
     place_t to[CH_BATCH_MAX];
     page_id pids[CH_BATCH_MAX];
@@ -125,6 +127,7 @@ struct store {
 
     /* Counters, relaxed: read by store_counts() only. */
     _Atomic uint64_t page_writes, page_write_stored, page_write_squares, carried;
+    _Atomic uint64_t delta_writes, delta_bytes, delta_reads;
     _Atomic uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost, zones_reset;
 };
 
@@ -164,6 +167,8 @@ lsn_t store_map_append(struct store *s, struct wal_ticket *t, const page_id *pid
 uint64_t store_shards(const page_id *pids, unsigned n);
 /* Renews the admission hints: one pass over the zone table. */
 void store_census(struct store *s);
+/* Shard lock held: the map takes the place, as its flags say, and the live bytes follow (S1, S3). `lsn`: of the record. */
+void store_map_apply(struct store *s, page_id pid, place_t to, lsn_t lsn);
 /* Zone of a place, without a lock; CH_ZONE_NONE outside of the data area. */
 zone_id store_zone_of(const struct store *s, place_t p);
 /* EMAP unless `p` lies within a data zone and within its slot. */

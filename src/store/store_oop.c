@@ -6,7 +6,8 @@
  *
  * Invariants:
  *   W1  on success the spans stay in flight until store_publish() or store_drop() (Z2); on error none is left.
- *   W2  the bytes of a span are split exactly: images under the caller's cause, the rest under CH_PAD.
+ *   W2  the bytes of a span are split exactly: images under the caller's cause, new deltas under CH_DELTA, the rest
+ *       under CH_PAD.
  *   R6  the flush ticket is taken after all writes of the batch completed.
  *   R11 growable devices: the `reserve` lowest free zones, the next ones that GC opens, have blocks before a user
  *       write may open another zone. A freed zone that belongs to them is not punched; the one that it displaces is,
@@ -175,9 +176,15 @@ static void
 count_used(struct store *s, const struct pack_plan *plan, unsigned n)
 {
     memset(s->w.used, 0, plan->slot_count * sizeof(s->w.used[0]));
-    for (unsigned i = 0; i < n; i++)
-        if (!s->w.items[i].carried)
-            s->w.used[s->w.items[i].slot] += s->w.items[i].bytes;
+    memset(s->w.deltas, 0, plan->slot_count * sizeof(s->w.deltas[0]));
+    for (unsigned i = 0; i < n; i++) {
+        const struct pack_item *it = &s->w.items[i];
+
+        if (it->carried)
+            continue;
+        s->w.used[it->slot] += it->bytes;
+        s->w.deltas[it->slot] += it->delta ? it->bytes : 0;
+    }
 }
 
 static void
@@ -188,7 +195,7 @@ fill_requests(struct store *s, enum ch_cause cause, const struct pack_plan *plan
 
     for (unsigned i = 0; i < span_count; i++) {
         struct dev_req *r = &s->w.reqs[i];
-        uint32_t images = 0;
+        uint32_t images = 0, deltas = 0;
 
         *r = (struct dev_req){
             .op = DEV_WRITE,
@@ -197,9 +204,12 @@ fill_requests(struct store *s, enum ch_cause cause, const struct pack_plan *plan
             .buf = plan->slots + (size_t)slot * CH_SLOT_BYTES,
             .rc = COHORT_ERETRY, /* stays when the vector never started */
         };
-        for (uint32_t j = 0; j < spans[i].slot_count; j++)
+        for (uint32_t j = 0; j < spans[i].slot_count; j++) {
             images += s->w.used[slot + j];
-        r->split[cause] = images;
+            deltas += s->w.deltas[slot + j];
+        }
+        r->split[cause] = images - deltas;
+        r->split[CH_DELTA] = deltas;
         r->split[CH_PAD] = (uint32_t)r->len - images; /* W2 */
         slot += spans[i].slot_count;
     }
@@ -262,18 +272,37 @@ oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
     return rc;
 }
 
+/* Whether the page may be written as a delta: what it differs in from its full image is known, and there is room for both. A
+ * store that is nearly full takes full images, which replace what they take the place of. */
+static void
+offer_delta(struct store *s, const struct store_page *p, struct pack_item *it)
+{
+    place_t base = map_get(s->map, p->pid);
+
+    if (p->base_lsn == 0 || p->base_lsn > p->lsn || base == PLACE_NONE ||
+        map_ensure_delta(s->map, p->pid) != 0)
+        return;
+    it->delta_mask = p->delta_mask | 1; /* the header changes with every write */
+    it->delta_base = p->base_lsn;
+    it->delta_max = place_bytes(base) * s->cfg.delta_percent / 100;
+}
+
 static void
 fill_items(struct store *s, const struct store_page *pages, unsigned n)
 {
     lsn_t now = wal_end(s->wal);
+    bool deltas = store_deltas(s) && s->ops->has_room(s, 0, 0);
 
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < n; i++) {
         s->w.items[i] = (struct pack_item){
             .pid = pages[i].pid,
             .lsn = pages[i].lsn,
             .death = page_death_pack(page_death_time(pages[i].page, now)),
             .page = pages[i].page,
         };
+        if (deltas)
+            offer_delta(s, &pages[i], &s->w.items[i]);
+    }
     store_codecs_choose(s, s->w.items, n);
 }
 
@@ -304,7 +333,12 @@ oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
         if (it->carried)
             continue;
         squares += (uint64_t)it->bytes * it->bytes;
-        pages[i].place = place_make(s->w.slot_no[it->slot], it->offset, it->bytes);
+        pages[i].place = place_make(s->w.slot_no[it->slot], it->offset, it->bytes) |
+                         (it->delta ? PLACE_DELTA : 0);
+        if (it->delta) {
+            store_count(&s->delta_writes, 1);
+            store_count(&s->delta_bytes, it->bytes);
+        }
         out->pids[out->count] = pages[i].pid;
         out->places[out->count++] = pages[i].place;
     }

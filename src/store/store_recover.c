@@ -22,34 +22,79 @@
 
 /* ---- recovery ---- */
 
+static int
+replay_entry(struct store *s, page_id pid, place_t p)
+{
+    uint64_t shard = UINT64_C(1) << map_shard(pid);
+    place_t flags = p & PLACE_FLAGS;
+    place_t at = p & ~PLACE_FLAGS;
+    int rc;
+
+    if (pid >= map_pages_max(s->map) || s->ops->pid_check(s, pid) != 0 ||
+        (p != PLACE_NONE && (store_place_check(s, pid, at) != 0 || !s->ops->place_ok(s, pid, at) ||
+                             flags == PLACE_FLAGS)))
+        return CH_FAIL(COHORT_ELOG, "MAP record: page %" PRIu64 " at place %#" PRIx64, pid, p);
+    rc = store_pid_note(s, pid);
+    if (rc == 0 && flags == PLACE_DELTA)
+        rc = map_ensure_delta(s->map, pid);
+    if (rc != 0)
+        return rc;
+    map_lock(s->map, shard);
+    /* R7: the plane that an entry does not name is as the checkpoint or an earlier record left it. */
+    if (flags == PLACE_DELTA)
+        (void)map_set_delta(s->map, pid, at);
+    else if (flags == PLACE_KEEP)
+        (void)map_set_base(s->map, pid, at);
+    else
+        (void)map_set(s->map, pid, at);
+    map_unlock(s->map, shard);
+    return 0;
+}
+
 int
 store_replay(struct store *s, const uint8_t *data, uint32_t bytes)
 {
     unsigned n;
 
-    if (bytes < STORE_RECORD_HEADER || data[0] != STORE_RECORD_VERSION || data[1] != 0)
+    if (bytes < STORE_RECORD_HEADER || data[0] == 0 || data[0] > STORE_RECORD_VERSION ||
+        data[1] != 0)
         return CH_FAIL(COHORT_ELOG, "MAP record of %u bytes: unknown version or flags", bytes);
     n = ch_get16(data + 2);
     if (n == 0 || n > CH_BATCH_MAX || bytes != STORE_RECORD_HEADER + n * STORE_RECORD_ENTRY)
         return CH_FAIL(COHORT_ELOG, "MAP record of %u bytes: %u entries", bytes, n);
     for (unsigned i = 0; i < n; i++) {
         const uint8_t *e = data + STORE_RECORD_HEADER + i * STORE_RECORD_ENTRY;
-        page_id pid = ch_get48(e);
         place_t p = ch_get64(e + 6);
-        uint64_t shard = UINT64_C(1) << map_shard(pid);
         int rc;
 
-        if (pid >= map_pages_max(s->map) || s->ops->pid_check(s, pid) != 0 ||
-            (p != PLACE_NONE &&
-             (store_place_check(s, pid, p) != 0 || !s->ops->place_ok(s, pid, p))))
-            return CH_FAIL(COHORT_ELOG, "MAP record: page %" PRIu64 " at place %#" PRIx64, pid, p);
-        rc = store_pid_note(s, pid);
+        if ((p & PLACE_FLAGS) != 0 && (data[0] == 1 || s->cfg.kind == STORE_INPLACE))
+            return CH_FAIL(COHORT_ELOG, "MAP record: flags of place %#" PRIx64, p);
+        rc = replay_entry(s, ch_get48(e), p);
         if (rc != 0)
             return rc;
-        map_lock(s->map, shard);
-        (void)map_set(s->map, pid, p);
-        map_unlock(s->map, shard);
     }
+    return 0;
+}
+
+static int
+reconcile_place(struct store *s, page_id pid, place_t p, uint64_t *live)
+{
+    zone_id z = store_zone_of(s, p);
+    int rc = store_place_check(s, pid, p);
+
+    if (rc != 0)
+        return rc;
+    if (z >= zone_count(s->zones)) {
+        if (!s->cfg.growable)
+            return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": zone %u of %u", pid, z,
+                           zone_count(s->zones));
+        rc = zone_grow(s->zones, z + 1 - zone_count(s->zones));
+        if (rc != 0)
+            return rc;
+    }
+    live[z] += place_bytes(p);
+    if (live[z] > s->cfg.zone_bytes)
+        return CH_FAIL(COHORT_EMAP, "zone %u: %" PRIu64 " live bytes", z, live[z]);
     return 0;
 }
 
@@ -60,27 +105,18 @@ reconcile_count(struct store *s, uint64_t *live)
     uint64_t high = map_pid_high(s->map);
 
     for (page_id pid = 0; pid < high; pid++) {
-        place_t p = map_get(s->map, pid);
-        zone_id z;
-        int rc;
+        place_t base = map_get(s->map, pid);
+        place_t delta = map_delta(s->map, pid);
+        int rc = 0;
 
-        if (p == PLACE_NONE)
-            continue;
-        rc = store_place_check(s, pid, p);
+        if (base != PLACE_NONE)
+            rc = reconcile_place(s, pid, base, live);
+        if (rc == 0 && delta != PLACE_NONE)
+            rc = base != PLACE_NONE
+                     ? reconcile_place(s, pid, delta, live)
+                     : CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": a delta without a base", pid);
         if (rc != 0)
             return rc;
-        z = store_zone_of(s, p);
-        if (z >= zone_count(s->zones)) {
-            if (!s->cfg.growable)
-                return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": zone %u of %u", pid, z,
-                               zone_count(s->zones));
-            rc = zone_grow(s->zones, z + 1 - zone_count(s->zones));
-            if (rc != 0)
-                return rc;
-        }
-        live[z] += place_bytes(p);
-        if (live[z] > s->cfg.zone_bytes)
-            return CH_FAIL(COHORT_EMAP, "zone %u: %" PRIu64 " live bytes", z, live[z]);
     }
     return 0;
 }
@@ -276,7 +312,7 @@ verify_read(struct verify *v)
 
     for (unsigned i = 0; i < v->batch; i++)
         bufs[i] = v->buf + (size_t)i * CH_PAGE_BYTES;
-    store_read_many(v->s, v->pids, bufs, rcs, v->batch);
+    store_read_many(v->s, v->pids, bufs, rcs, NULL, v->batch);
     for (unsigned i = 0; i < v->batch; i++)
         if (rcs[i] == COHORT_ENOMEM)
             v->no_memory = true;
@@ -303,6 +339,13 @@ verify_pages(struct verify *v)
             continue;
         }
         v->live[store_zone_of(s, p)] += place_bytes(p);
+        p = map_delta(s->map, pid);
+        if (p != PLACE_NONE && store_place_check(s, pid, p) != 0) {
+            finding(v, "page %" PRIu64 ": place %#" PRIx64 " of its delta can't be", pid, p);
+            continue;
+        }
+        if (p != PLACE_NONE)
+            v->live[store_zone_of(s, p)] += place_bytes(p);
         v->pids[v->batch++] = pid;
         if (v->batch == STORE_READ_MANY)
             verify_read(v);
@@ -328,6 +371,18 @@ verify_mark(struct verify *v, uint64_t slot, place_t p)
     return ok;
 }
 
+static void
+verify_overlap(struct verify *v, uint64_t first, page_id pid, place_t p)
+{
+    uint64_t slot = place_slot(p);
+
+    if (p == PLACE_NONE || slot < first || slot - first >= v->pass_slots ||
+        place_offset(p) + place_bytes(p) > CH_SLOT_BYTES)
+        return;
+    if (!verify_mark(v, slot - first, p))
+        finding(v, "page %" PRIu64 ": place %#" PRIx64 " overlaps another", pid, p);
+}
+
 /* S4: no two places overlap, for the pass_slots slots from `first` on. */
 static void
 verify_overlaps(struct verify *v, uint64_t first)
@@ -337,14 +392,8 @@ verify_overlaps(struct verify *v, uint64_t first)
 
     memset(v->taken, 0, (size_t)v->pass_slots * VERIFY_UNITS / 8);
     for (page_id pid = 0; pid < high; pid++) {
-        place_t p = map_get(s->map, pid);
-        uint64_t slot = place_slot(p);
-
-        if (p == PLACE_NONE || slot < first || slot - first >= v->pass_slots ||
-            place_offset(p) + place_bytes(p) > CH_SLOT_BYTES)
-            continue;
-        if (!verify_mark(v, slot - first, p))
-            finding(v, "page %" PRIu64 ": place %#" PRIx64 " overlaps another", pid, p);
+        verify_overlap(v, first, pid, map_get(s->map, pid));
+        verify_overlap(v, first, pid, map_delta(s->map, pid));
     }
 }
 

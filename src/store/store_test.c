@@ -57,6 +57,7 @@ run_model(struct zt *t, const struct world_options *o, unsigned steps)
     store_counts(w->store, &c);
     ZT_CHECK(t,
              o->kind == STORE_INPLACE || (c.gc_zones > 0 && c.zones_reset > 0 && c.retired == 0));
+    ZT_CHECK(t, o->deltas == (c.delta_writes > 0) && o->deltas == (c.delta_reads > 0));
     world_close(w);
 }
 
@@ -70,6 +71,18 @@ static void
 test_model_lz4(struct zt *t)
 {
     run_model(t, &(struct world_options){.codec = PACK_LZ4, .zones = 40, .zone_slots = 64}, 1000);
+}
+
+/* Goal: the same with pages written as deltas; some are, and reading them takes a second slot now and then. */
+static void
+test_model_delta(struct zt *t)
+{
+    run_model(t,
+              &(struct world_options){.codec = (enum pack_codec)zt_below(t, 3),
+                                      .zones = 40,
+                                      .zone_slots = 64,
+                                      .deltas = true},
+              1000);
 }
 
 static void
@@ -173,6 +186,17 @@ test_crash_lz4(struct zt *t)
 {
     run_crash(t, &(struct world_options){
                      .codec = PACK_LZ4, .zones = 24, .zone_slots = 64, .volatile_cache = true});
+}
+
+/* Goal: the same with deltas: after any crash base and delta belong together, and zones are not reset under a base. */
+static void
+test_crash_delta(struct zt *t)
+{
+    run_crash(t, &(struct world_options){.codec = (enum pack_codec)zt_below(t, 3),
+                                         .zones = 24,
+                                         .zone_slots = 64,
+                                         .volatile_cache = true,
+                                         .deltas = true});
 }
 
 /* Goal: a cut inside of an in-place write never costs a page (R20). Method: the power goes after a random number of
@@ -710,11 +734,13 @@ main(int argc, char **argv)
         {"model_raw", test_model_raw, 6},
         {"model_lz4", test_model_lz4, 8},
         {"model_zstd", test_model_zstd, 3},
+        {"model_delta", test_model_delta, 8},
         {"model_tiny_zones", test_model_tiny_zones, 6},
         {"model_large_zones", test_model_large_zones, 2},
         {"model_inplace", test_model_inplace, 4},
         {"crash_raw", test_crash_raw, 12},
         {"crash_lz4", test_crash_lz4, 12},
+        {"crash_delta", test_crash_delta, 12},
         {"crash_inplace_torn", test_crash_inplace_torn, 12},
         {"inplace_retired_batch", test_inplace_retired_batch, 1},
         {"write_errors", test_write_errors, 6},

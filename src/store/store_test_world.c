@@ -15,23 +15,40 @@ enum {
 
 /* ---- contents ---- */
 
+/* Of deltas: seven of eight versions of a page are alike but for some bytes. */
+static void
+fill_change(const struct world *w, uint8_t *p, page_id pid, uint32_t version)
+{
+    struct ch_prng rng;
+    size_t n, at;
+
+    ch_prng_init(&rng, pid << 32 ^ version ^ w->t->seed << 20 ^ 77);
+    n = ch_prng_below(&rng, 150);
+    at = BODY_AT + ch_prng_below(&rng, CH_PAGE_BYTES - BODY_AT - n);
+    ch_prng_fill(&rng, p + at, n);
+}
+
 void
 world_fill(const struct world *w, void *page, page_id pid, uint32_t version)
 {
+    bool alike = w->deltas && version % 8 != 0;
     uint8_t *p = page;
     struct ch_prng rng;
     size_t random;
 
     page_init(p, pid, PAGE_LEAF, 0, 1 + (uint32_t)(pid % WORLD_TREES));
     ch_put32(p + VERSION_AT, version);
-    ch_prng_init(&rng, pid << 32 ^ version ^ w->t->seed << 20);
+    ch_prng_init(&rng, pid << 32 ^ (alike ? 0 : version) ^ w->t->seed << 20);
     /* Mostly compressible, some not at all. */
     random = ch_prng_below(&rng, 16) == 0 ? CH_PAGE_BYTES - BODY_AT
                                           : ch_prng_below(&rng, CH_PAGE_BYTES - BODY_AT);
     if (w->half)
         random = CH_PAGE_BYTES / 2 + ch_prng_below(&rng, 200);
     ch_prng_fill(&rng, p + BODY_AT, random);
-    memset(p + BODY_AT + random, (int)(version & 0xff), CH_PAGE_BYTES - BODY_AT - random);
+    memset(p + BODY_AT + random, (int)((alike ? 1 : version) & 0xff),
+           CH_PAGE_BYTES - BODY_AT - random);
+    if (alike)
+        fill_change(w, p, pid, version);
 }
 
 uint32_t
@@ -105,6 +122,7 @@ world_open(struct zt *t, const struct world_options *o)
     ZT_CHECK(t, w != NULL);
     w->t = t;
     w->half = o->half;
+    w->deltas = o->deltas;
     w->events = calloc(WORLD_EVENTS, sizeof(*w->events));
     w->bufs = ch_alloc_aligned((size_t)CH_BATCH_MAX * CH_PAGE_BYTES);
     ZT_CHECK(t, w->events != NULL && w->bufs != NULL);
@@ -129,6 +147,8 @@ world_open(struct zt *t, const struct world_options *o)
         .zones_max = o->zones,
         .pages_max = WORLD_PAGES,
         .batch_pages = 64,
+        .deltas = o->deltas,
+        .delta_percent = 10 + (unsigned)zt_below(t, 91),
         .space_target = 140,
         .discard = true,
         .inplace_first_zone = store_inplace_dblwr_zones(zone_bytes),
@@ -203,6 +223,25 @@ note_written(struct world *w, struct world_flight *f)
     ZT_CHECK(w->t, k == f->batch.count);
 }
 
+/* What a delta of the page is made of, as the page cache knows it: what the read says, and what differs from that. */
+static void
+offer_delta(struct world *w, struct store_page *p)
+{
+    uint8_t last[CH_PAGE_BYTES] __attribute__((aligned(CH_PAGE_BYTES)));
+    struct store_origin origin = {0};
+
+    if (!w->deltas || store_read_from(w->store, p->pid, last, &origin) != 0)
+        return;
+    p->base_lsn = origin.base_lsn;
+    p->delta_mask = origin.mask;
+    for (unsigned i = 0; i < CH_PAGE_BYTES / PACK_BLOCK; i++) {
+        size_t at = (size_t)i * PACK_BLOCK;
+
+        if (memcmp(last + at, (const uint8_t *)p->page + at, PACK_BLOCK) != 0)
+            p->delta_mask |= UINT64_C(1) << i;
+    }
+}
+
 int
 world_prepare(struct world *w, const page_id *pids, unsigned n)
 {
@@ -219,6 +258,7 @@ world_prepare(struct world *w, const page_id *pids, unsigned n)
         if (zt_below(w->t, 2) == 0)
             page_note_write(p, page_lsn(p));
         w->pages[i] = (struct store_page){.pid = pids[i], .lsn = page_lsn(p), .page = p};
+        offer_delta(w, &w->pages[i]);
     }
     w->page_count = n;
     return wal_flush(w->wal, wal_end(w->wal));
@@ -423,7 +463,7 @@ world_read_all(struct world *w)
             pids[i] = first + i;
             bufs[i] = w->bufs + (size_t)i * CH_PAGE_BYTES;
         }
-        store_read_many(w->store, pids, bufs, rcs, MANY);
+        store_read_many(w->store, pids, bufs, rcs, NULL, MANY);
         for (unsigned i = 0; i < MANY; i++) {
             ZT_CHECK(w->t, rcs[i] == (w->version[pids[i]] == 0 ? COHORT_NOTFOUND : 0));
             ZT_CHECK(w->t,
@@ -459,10 +499,13 @@ world_check(struct world *w)
     ZT_CHECK(w->t, host == COHORT_UNKNOWN || w->faulty || host == w->host_base + c.host_bytes);
     store_counts(w->store, &sc);
     /* Failed writes are counted on the device only. */
-    ZT_CHECK(w->t, w->faulty || c.written[CH_USER] == sc.page_write_stored);
+    ZT_CHECK(w->t, w->faulty || c.written[CH_USER] + c.written[CH_DELTA] == sc.page_write_stored);
     ZT_CHECK(w->t,
-             (c.written[CH_USER] + c.written[CH_GC] + c.written[CH_PAD]) % CH_SLOT_BYTES == 0);
-    ZT_CHECK(w->t, w->cfg.codec != PACK_NONE || w->packs || c.written[CH_PAD] == 0);
+             (c.written[CH_USER] + c.written[CH_DELTA] + c.written[CH_GC] + c.written[CH_PAD]) %
+                     CH_SLOT_BYTES ==
+                 0);
+    ZT_CHECK(w->t, w->faulty || c.written[CH_DELTA] == sc.delta_bytes);
+    ZT_CHECK(w->t, w->deltas || w->cfg.codec != PACK_NONE || w->packs || c.written[CH_PAD] == 0);
 }
 
 /* ---- crash ---- */

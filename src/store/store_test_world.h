@@ -44,6 +44,7 @@ struct world {
     uint64_t host_base; /* the drive's counter when the device was opened */
     bool concurrent;    /* another thread runs gc steps */
     bool half;          /* see struct world_options */
+    bool deltas;        /* likewise */
     bool packs;         /* a tree has a codec of its own */
     bool faulty;        /* requests were made to fail: the drive has seen less than was counted */
     uint32_t epoch;
@@ -69,8 +70,9 @@ struct world_options {
     enum pack_codec codec;
     uint32_t zones, zone_slots;
     bool volatile_cache;
-    bool half; /* pages that compress to a little more than half a slot: hopeless to pack */
-    bool file; /* zones = most that it may grow to */
+    bool half;   /* pages that compress to a little more than half a slot: hopeless to pack */
+    bool deltas; /* most versions of a page differ in few bytes, and are offered as deltas */
+    bool file;   /* zones = most that it may grow to */
 };
 
 struct world *world_open(struct zt *t, const struct world_options *o);

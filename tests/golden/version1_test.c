@@ -175,7 +175,7 @@ use_new_things(struct zt *t, cohort_db *db)
 
 /* ---- the tests ---- */
 
-/* Goal: each image opens, holds what was written, passes the check, is of version 2 afterwards and can do what is new. */
+/* Goal: each image opens, holds what was written, passes the check, is of this version afterwards and can do what is new. */
 static void
 test_opens(struct zt *t)
 {

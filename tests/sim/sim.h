@@ -107,6 +107,8 @@ void sim_plan_print(const struct sim_plan *p);
     X(unknown)           \
     X(checkpoints)       \
     X(gc_zones)          \
+    X(delta_writes)      \
+    X(delta_reads)       \
     X(evictions)         \
     X(transactions)      \
     X(commits)           \

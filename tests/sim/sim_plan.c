@@ -84,6 +84,8 @@ draw_options(struct sim_plan *p, struct ch_prng *r)
     o->discard = chance(r, 80);
     o->create = COHORT_CREATE_YES;
     o->force = 1;
+    o->delta = chance(r, 50) ? COHORT_DELTA_ON : COHORT_DELTA_DEFAULT;
+    o->delta_percent = chance(r, 50) ? 30 : 1 + draw(r, 100);
 }
 
 static void

@@ -145,6 +145,8 @@ cover_boot(struct sim_world *w)
         return;
     sim_cover->checkpoints += s.checkpoints;
     sim_cover->gc_zones += s.gc_zones;
+    sim_cover->delta_writes += s.delta_writes;
+    sim_cover->delta_reads += s.delta_reads;
     sim_cover->evictions += s.cache_misses;
     sim_cover->commits += s.commits;
     sim_cover->aborts += s.aborts;
