@@ -31,6 +31,8 @@
 
 enum {
     BOOT_ZONES_MIN = 16,
+    BOOT_HOMES_MIN =
+        96, /* in place: pages of an empty database, those kept for undo, and as many to work with */
     BOOT_ZONES_FIRST = 8, /* of a growing file */
     BOOT_FRAMES_PER_BATCH = 64,
     BOOT_PAGES_PER_SLOT = 8, /* page ids per slot of capacity: compression beyond 8 is not used */
@@ -301,6 +303,11 @@ step_store(struct db *db)
 
     if (cfg.kind == STORE_INPLACE) {
         inplace_layout(db, &cfg.inplace_first_zone, &cfg.pages_max);
+        if (db->fresh && cfg.pages_max < BOOT_HOMES_MIN)
+            return CH_FAIL(COHORT_EMISMATCH,
+                           "%s: %" PRIu64 " bytes leave room for %" PRIu64
+                           " pages in place, fewer than %d",
+                           dev_name(db->dev), caps->bytes, cfg.pages_max, BOOT_HOMES_MIN);
         cfg.zones = cfg.zones_max;
         /* Home slots of a file come to exist when they are written. */
         db->root.zones = caps->growable ? cfg.inplace_first_zone : cfg.zones;

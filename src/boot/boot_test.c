@@ -392,6 +392,40 @@ test_clean_close(struct zt *t)
     sim_drive_destroy(drive);
 }
 
+/* Goal: a drive on which an empty database could take no record is refused at creation, a larger one takes some. */
+static void
+test_small_in_place(struct zt *t)
+{
+    unsigned refused = 0, taken = 0;
+
+    for (unsigned kib = 2048; kib <= 4096; kib += 64) {
+        char text[80];
+        struct sim_drive *drive = NULL;
+        struct cohort_options o;
+        struct dev *dev = NULL;
+        struct db *db = NULL;
+        int rc;
+
+        small_options(t, &o);
+        o.preset = COHORT_PRESET_INPLACE;
+        (void)snprintf(text, sizeof(text), "generic,bytes=%uK,superblock=64K,cache=volatile", kib);
+        ZT_OK(t, sim_drive_create(text, &drive));
+        ZT_OK(t, dev_sim_open(drive, &dev));
+        rc = boot_open(dev, &o, true, &db);
+        if (rc == 0) {
+            put(t, db, 1, 1);
+            ZT_OK(t, boot_close(db));
+            taken++;
+        } else {
+            ZT_STATUS(t, rc, COHORT_EMISMATCH);
+            ZT_CHECK(t, taken == 0);
+            refused++;
+        }
+        sim_drive_destroy(drive);
+    }
+    ZT_CHECK(t, refused > 0 && taken > 0);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -402,6 +436,7 @@ main(int argc, char **argv)
         {"unlogged_after_begin_holds_the_log", test_unlogged_after_begin_holds_the_log, 5},
         {"other_capacity", test_other_capacity, 5},
         {"clean_close", test_clean_close, 5},
+        {"small_in_place", test_small_in_place, 1},
     };
 
     return zt_main(argc, argv, "boot", cases, CH_ARRAY_LEN(cases));
