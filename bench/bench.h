@@ -167,6 +167,7 @@ int bench_ratios(struct tool *t, int argc, char **argv);
 int bench_demo(struct tool *t, int argc, char **argv);
 int bench_compare_lmdb(struct tool *t, int argc, char **argv);
 int bench_compare_fio(struct tool *t, int argc, char **argv);
+int bench_policy(struct tool *t, int argc, char **argv);
 int bench_tpcc(struct tool *t, int argc, char **argv);
 int bench_compare_tpcc(struct tool *t, int argc, char **argv);
 

@@ -13,6 +13,7 @@ static const struct tool_command benches[] = {
     {"commit", bench_commit, "", "Durable puts: commits a second and per log flush."},
     {"memory", bench_memory, "", "Resident memory against its bound."},
     {"space", bench_space, "", "Size of the file against live bytes under overwrites."},
+    {"policy", bench_policy, "", "Placement and victims on streams of page writes, without an engine."},
     {"txn", bench_txn, "", "Transactions, scans, many-key reads, durable commits, bulk load."},
     {"compare-lmdb", bench_compare_lmdb, "", "Point reads from cache against LMDB."},
     {"ratios", bench_ratios, "", "Compression and packing of pages of five kinds of data."},

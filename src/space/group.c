@@ -297,28 +297,35 @@ any_imbalanced(const struct group *g)
     return false;
 }
 
-enum group_need
-group_need(const struct group *g, uint32_t free_zones, uint32_t reserve)
+/* Free zones that must be there now: those that the open group will still take, and of the next one's as large a
+ * part as of this one is written. */
+static uint32_t
+zones_wanted(const struct group *g, uint64_t host_slots)
 {
-    switch (g->mode) {
-    case GROUP_ALWAYS:
-        if (free_zones < reserve)
-            return any_imbalanced(g) ? GROUP_NEED_GROUP : GROUP_NEED_ZONE;
-        break;
-    case GROUP_BUDGET:
-        if (flash_is_short(g))
-            return GROUP_NEED_GROUP;
-        break;
-    case GROUP_SINGLE:
-        if (flash_is_short(g) || free_zones < reserve)
-            return GROUP_NEED_GROUP;
-        break;
-    case GROUP_OFF:
-    case GROUP_PLAIN:
-    case GROUP_AUTO:
-        break;
-    }
-    return free_zones < reserve ? GROUP_NEED_ZONE : GROUP_NEED_NOTHING;
+    uint64_t written;
+    uint32_t joined;
+
+    if (g->mode == GROUP_OFF)
+        return 0;
+    if (g->current == GROUP_NONE)
+        return g->cfg.group_zones;
+    written = g->slots - group_left(g, host_slots);
+    joined = g->record[g->current].joined;
+    return (joined < g->cfg.group_zones ? g->cfg.group_zones - joined : 0) +
+           (uint32_t)ch_div_up(written * g->cfg.group_zones, g->slots);
+}
+
+enum group_need
+group_need(const struct group *g, uint64_t host_slots, uint32_t free_zones, uint32_t reserve)
+{
+    bool zones_short = free_zones < zones_wanted(g, host_slots) + reserve;
+    bool flash_short = group_limits(g) && g->occupied + 2 > g->occupied_max;
+
+    if (flash_short || (zones_short && g->mode == GROUP_SINGLE))
+        return GROUP_NEED_GROUP;
+    if (!zones_short)
+        return GROUP_NEED_NOTHING;
+    return g->mode == GROUP_ALWAYS && any_imbalanced(g) ? GROUP_NEED_GROUP : GROUP_NEED_ZONE;
 }
 
 /* score[r * 3] = live slots, [+1] = sum of live x rate, [+2] = zones that can't be collected now. */

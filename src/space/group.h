@@ -110,8 +110,10 @@ void group_note_unused(struct group *g, uint64_t slots);  /* of zones sealed at 
 void group_note_discarded(struct group *g, zone_id z); /* the drive holds nothing of it any more */
 
 /* ---- collecting ---- */
-/* What must be collected before the next group can open, with so many free zones. */
-enum group_need group_need(const struct group *g, uint32_t free_zones, uint32_t reserve);
+/* What must be collected now so that the next group can open in time, K free zones at the end of this one: as it
+ * fills, more of them must be there. `reserve`: zones that must be free besides (without groups: that must be free). */
+enum group_need group_need(const struct group *g, uint64_t host_slots, uint32_t free_zones,
+                           uint32_t reserve);
 /* The group to collect: its valid zones to out[0 .. max-1]; returns how many, 0 = none is worth it (all of it
  * is live, or busy). The caller moves what lives, discards the zones and notes it. */
 uint32_t group_victim(struct group *g, group_zone_fn *look, const void *ctx, zone_id *out,

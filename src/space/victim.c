@@ -5,16 +5,22 @@
 #define SCORE_LOWEST  (-1e300)
 #define SCORE_HIGHEST 1e300
 
+/* A rational approximation of -ln(live) / age, half a page added so that a young zone counts as fast. */
+double
+victim_rate(const struct victim_zone *z)
+{
+    double live = (double)z->live_bytes / (double)z->capacity_bytes;
+    double more = 1.0 / (z->pages > 0 ? (double)z->pages : 128.0);
+
+    return 2.0 * (1.0 - live + more) / (1.0 + live) / ((double)z->age + 1.0);
+}
+
 static double
 declining_cost(const struct victim_zone *z, double live, double free)
 {
-    double rate = z->rate;
+    double rate = z->rate > 0 ? z->rate : victim_rate(z);
 
-    if (free <= 0)
-        return SCORE_HIGHEST;
-    if (rate <= 0) /* unknown: its age tells */
-        rate = 1.0 / ((double)z->age + 1.0);
-    return live / (free * free) * rate; /* pages are in proportion to live bytes */
+    return free > 0 ? live / (free * free) * rate : SCORE_HIGHEST; /* pages as live bytes */
 }
 
 double
