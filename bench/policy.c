@@ -55,7 +55,7 @@ struct grid {
 struct policy_args {
     struct grid grid;
     struct policy_config base;
-    uint64_t zones, zone_slots, batch, group_zones, unit, seed;
+    uint64_t zones, zone_slots, batch, group_zones, unit, burst, seed;
     const char *set, *record;
     uint64_t record_writes;
     double foreign;
@@ -329,7 +329,7 @@ args_finish(struct policy_args *a)
     struct policy_config *c = &a->base;
 
     if (a->zones > UINT32_MAX || a->zone_slots > UINT32_MAX || a->batch > PLACE_BATCH_MAX ||
-        a->group_zones == 0 || a->group_zones > a->zones || a->unit > UINT32_MAX)
+        a->group_zones == 0 || a->group_zones > a->zones || a->unit > UINT32_MAX || a->burst > 64)
         return CH_FAIL(COHORT_EOPTION, "zones, slots, batch, group or unit out of range");
     c->zones = (uint32_t)a->zones;
     c->zone_slots = (uint32_t)a->zone_slots;
@@ -337,6 +337,7 @@ args_finish(struct policy_args *a)
     c->group_zones = (uint32_t)a->group_zones;
     if (a->unit == 0)
         a->unit = a->group_zones * a->zone_slots;
+    c->burst_groups = (uint32_t)a->burst;
     c->unit_slots = (uint32_t)a->unit;
     c->seed = a->seed;
     c->drive = a->drive;
@@ -400,6 +401,7 @@ bench_policy(struct tool *t, int argc, char **argv)
         {"gc-shared", 0, ARG_FLAG, &a.shared_gc, NULL, "... its GC shares the host's superblock."},
         {"foreign", 0, ARG_REAL, &a.foreign, NULL, "... writes of others, percent (0)."},
         {"group-zones", 0, ARG_U64, &a.group_zones, NULL, "... zones a group (8)."},
+        {"burst", 0, ARG_U64, &a.burst, NULL, "... groups collected at a time (2; budget)."},
         {"unit", 0, ARG_U64, &a.unit, NULL, "... pages a superblock (those of a group)."},
         {"zones", 0, ARG_U64, &a.zones, NULL, "Zones (1024)."},
         {"zone-slots", 0, ARG_U64, &a.zone_slots, NULL, "Pages a zone (128)."},

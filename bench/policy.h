@@ -91,7 +91,7 @@ struct policy_config {
     /* drive; nowa GROUP_OFF and no drive: the zone store alone */
     bool drive;
     enum group_mode nowa;
-    uint32_t group_zones, unit_slots;
+    uint32_t group_zones, unit_slots, burst_groups;
     uint32_t spare_permille;
     bool shared_gc;
     double log_percent; /* of log and user pages */

@@ -107,6 +107,23 @@ future_fill(struct sim *s)
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
+static bool
+batch_create(struct sim_batch *b, size_t items)
+{
+    b->item = calloc(items, sizeof(*b->item));
+    b->page = calloc(items, sizeof(*b->page));
+    b->order = calloc(items, sizeof(*b->order));
+    return b->item != NULL && b->page != NULL && b->order != NULL;
+}
+
+static void
+batch_free(struct sim_batch *b)
+{
+    free(b->item);
+    free(b->page);
+    free(b->order);
+}
+
 static int
 arrays_create(struct sim *s)
 {
@@ -118,16 +135,13 @@ arrays_create(struct sim *s)
     s->zone = calloc(s->zones, sizeof(*s->zone));
     s->free_next = calloc(s->zones, sizeof(uint32_t));
     s->victims = calloc(s->zones, sizeof(*s->victims));
-    s->item = calloc(items, sizeof(*s->item));
-    s->page = calloc(items, sizeof(*s->page));
-    s->order = calloc(items, sizeof(*s->order));
     s->load = calloc(s->c->batch, sizeof(*s->load));
     s->due = calloc(s->pages, sizeof(*s->due));
     s->log_ring = malloc(s->log_slots * sizeof(uint32_t));
     if (s->stamp_count > 0)
         s->stamps = calloc((size_t)s->pages * s->stamp_count, sizeof(uint32_t));
     if (s->slot_of == NULL || s->page_of == NULL || s->zone == NULL || s->free_next == NULL ||
-        s->victims == NULL || s->item == NULL || s->page == NULL || s->order == NULL ||
+        s->victims == NULL || !batch_create(&s->user, items) || !batch_create(&s->gc, items) ||
         s->load == NULL || s->due == NULL || s->log_ring == NULL ||
         (s->stamp_count > 0 && s->stamps == NULL))
         return CH_FAIL(COHORT_ENOMEM, "policy bench: %u zones", s->zones);
@@ -172,6 +186,7 @@ modules_create(struct sim *s, uint64_t logical, uint64_t other)
         .zone_slots = c->zone_slots,
         .group_zones = c->group_zones,
         .unit_slots = c->unit_slots,
+        .burst_groups = c->burst_groups,
         .logical_slots = logical,
         .flash_slots = logical + logical * c->spare_permille / 1000,
         .other_slots = other,
@@ -276,9 +291,8 @@ policy_sim_destroy(struct sim *s)
     free(s->zone);
     free(s->free_next);
     free(s->victims);
-    free(s->item);
-    free(s->page);
-    free(s->order);
+    batch_free(&s->user);
+    batch_free(&s->gc);
     free(s->load);
     free(s->due);
     free(s->log_ring);

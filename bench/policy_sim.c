@@ -29,6 +29,8 @@ policy_config_init(struct policy_config *c)
     };
 }
 
+static void make_room(struct sim *s);
+
 /* ---- zones and groups ---------------------------------------------------------------------------- */
 
 static uint64_t
@@ -65,7 +67,7 @@ seal_all(struct sim *s)
         group_note_unused(s->group, s->c->zone_slots - s->zone[z].cursor);
         zone_seal(s, z);
     }
-    s->joined = 0;
+    s->room = 0;
 }
 
 static void
@@ -106,7 +108,7 @@ zone_open(struct sim *s, unsigned stream)
     s->zone[z] = (struct sim_zone){.state = SIM_OPEN, .stream = (uint8_t)stream};
     s->open_of[stream] = z;
     group_join(s->group, z);
-    s->joined++;
+    s->room += s->c->zone_slots;
     if (stream < PLACE_STREAMS)
         place_note_open(s->place, stream);
 }
@@ -145,12 +147,17 @@ zone_for(struct sim *s, unsigned stream)
 {
     uint32_t z;
 
-    if (group_left(s->group, host_slots(s)) == 0)
-        group_begin(s);
+    if (group_left(s->group, host_slots(s)) == 0) {
+        if (!s->collecting)
+            make_room(s);
+        if (group_left(s->group, host_slots(s)) == 0)
+            group_begin(s);
+    }
     z = s->open_of[stream];
     if (z != SIM_NONE)
         return z;
-    if (s->c->nowa == GROUP_OFF ? s->free_count > 0 : s->joined < s->c->group_zones) {
+    if (s->c->nowa == GROUP_OFF ? s->free_count > 0
+                                : group_may_join(s->group, host_slots(s), s->room)) {
         zone_open(s, stream);
         return s->open_of[stream];
     }
@@ -172,6 +179,7 @@ slot_take(struct sim *s, unsigned stream)
     drive_write(s, slot);
     group_note_written(s->group, 1);
     s->written_zone = z;
+    s->room--;
     if (zone->cursor == s->c->zone_slots)
         zone_seal(s, z);
     return slot;
@@ -194,10 +202,10 @@ slot_dies(struct sim *s, uint32_t slot)
 static void
 write_page(struct sim *s, uint32_t page, const struct place_item *item)
 {
-    uint32_t old = s->slot_of[page];
     unsigned stream = group_streams(s->group, 2) == 1 ? 0 : item->stream;
     uint32_t slot = slot_take(s, stream);
     struct sim_zone *zone = &s->zone[s->written_zone];
+    uint32_t old = s->slot_of[page]; /* only now: making room may have moved it */
 
     s->slot_of[page] = slot;
     s->page_of[slot] = page;
@@ -210,12 +218,12 @@ write_page(struct sim *s, uint32_t page, const struct place_item *item)
 }
 
 static void
-write_items(struct sim *s, enum place_origin origin, const uint32_t *page, uint32_t n)
+write_items(struct sim *s, enum place_origin origin, struct sim_batch *b, uint32_t n)
 {
-    place_batch(s->place, origin, s->clock, s->item, n);
-    place_order(s->item, s->order, n);
+    place_batch(s->place, origin, s->clock, b->item, n);
+    place_order(b->item, b->order, n);
     for (uint32_t i = 0; i < n; i++)
-        write_page(s, page[s->order[i]], &s->item[s->order[i]]);
+        write_page(s, b->page[b->order[i]], &b->item[b->order[i]]);
 }
 
 /* ---- collecting ---------------------------------------------------------------------------------- */
@@ -290,15 +298,15 @@ collect_zone(struct sim *s, uint32_t z)
 
         if (page >= s->pages || s->slot_of[page] != first + i)
             continue;
-        s->page[n] = page;
-        s->item[n] = (struct place_item){.life = policy_life(s, page, false), .bytes = 1};
+        s->gc.page[n] = page;
+        s->gc.item[n] = (struct place_item){.life = policy_life(s, page, false), .bytes = 1};
         n++;
     }
     s->gc_pages += n;
     if (n == 0 && zone->state == SIM_SEALED)
         zone_set_free(s, z);
     else
-        write_items(s, PLACE_GC, s->page, n);
+        write_items(s, PLACE_GC, &s->gc, n);
 }
 
 /* False: nothing can be collected. */
@@ -326,14 +334,17 @@ static void
 make_room(struct sim *s)
 {
     enum group_need need;
+    bool begun = false;
 
-    while ((need = group_need(s->group, host_slots(s), s->free_count, s->reserve)) !=
+    while ((need = group_need(s->group, host_slots(s), s->free_count, s->reserve, begun)) !=
            GROUP_NEED_NOTHING) {
+        begun = s->collecting = true;
         if (!collect(s, need)) {
             s->stuck++;
-            return;
+            break;
         }
     }
+    s->collecting = false;
 }
 
 /* ---- the log and other writers --------------------------------------------------------------------- */
@@ -346,6 +357,7 @@ log_write(struct sim *s)
     s->log_pages++;
     if (s->c->log_place == POLICY_LOG_FIXED) {
         drive_write(s, s->fixed_first + s->log_at);
+        group_note_written(s->group, 1);
     } else {
         uint32_t slot = slot_take(s, SIM_LOG_STREAM);
 
@@ -382,22 +394,18 @@ others_write(struct sim *s)
 static void
 user_batch(struct sim *s, const uint32_t *given, uint32_t n)
 {
-    uint64_t before = s->host;
-    uint64_t others = s->log_pages + s->foreign_pages;
-
     make_room(s);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t page = given != NULL ? given[i] : policy_next(s);
 
         s->clock++;
-        s->page[i] = page;
+        s->user.page[i] = page;
         policy_note(s, page);
-        s->item[i] = (struct place_item){.life = policy_life(s, page, true), .bytes = 1};
+        s->user.item[i] = (struct place_item){.life = policy_life(s, page, true), .bytes = 1};
         others_write(s);
     }
-    write_items(s, PLACE_USER, s->page, n);
+    write_items(s, PLACE_USER, &s->user, n);
     s->user_pages += n;
-    group_note_cost(s->group, n, s->host - before - (s->log_pages + s->foreign_pages - others));
 }
 
 static void
@@ -405,11 +413,9 @@ load_pages(struct sim *s)
 {
     uint32_t *page = s->load;
 
-    for (uint32_t p = 0; p < s->pages;) {
-        uint32_t n = 0;
-
-        while (n < s->c->batch && p < s->pages)
-            page[n++] = p++;
+    for (uint32_t p = 0, n; p < s->pages; p += n) {
+        for (n = 0; n < s->c->batch && p + n < s->pages; n++)
+            page[n] = p + n;
         user_batch(s, page, n);
     }
 }

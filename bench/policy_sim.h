@@ -29,6 +29,11 @@ struct sim_mark {
     uint64_t user, gc, log, foreign, host, media, zones, live;
 };
 
+struct sim_batch { /* written together */
+    struct place_item *item;
+    uint32_t *page, *order;
+};
+
 struct sim {
     const struct policy_config *c;
     struct policy_source *source;
@@ -43,10 +48,12 @@ struct sim {
     struct sim_zone *zone;
     uint32_t *free_next, free_head, free_count;
     uint32_t open_of[SIM_STREAMS];
-    uint32_t joined, written_zone;
+    uint32_t written_zone;
+    uint64_t room; /* slots left in open zones */
     zone_id *victims;
-    struct place_item *item;
-    uint32_t *page, *order, *load;
+    struct sim_batch user, gc;
+    uint32_t *load;
+    bool collecting;
     /* history */
     uint32_t *stamps; /* [pages][stamp_count], newest first */
     unsigned stamp_count;

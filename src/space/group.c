@@ -1,5 +1,11 @@
 /* group.c - see group.h.
  *
+ * Collecting in bursts (budget): nothing is collected while a group fills. At its end, if room is short, the live zones of
+ * the cheapest groups, enough to fill `burst_groups` groups, are moved one after the other, the slowest first. So what
+ * is moved fills groups of its own, each with zones of about one rate, and users' writes fill others: erase units
+ * with one kind of pages, although the drive knows of one stream only. The zones' rates are the sort key, so
+ * neither memory for pages nor sorting of pages is needed.
+ *
  * Groups live in an array of records with a free list; a record has the number of its valid zones and of all
  * zones that joined it. zone[z] is the record's index. The number of records is bounded by the zones + 1 (N3).
  */
@@ -14,8 +20,10 @@ enum {
     SAVE_VERSION = 1,
     SAVE_HEAD = 48,
     SPARE_PERCENT = 95,
-    FOREIGN_LIMIT = 50, /* permille of host writes from which auto takes the drive as shared */
-    TRIAL_GROUPS_MIN = 64,
+    BURST_GROUPS = 2,
+    FOREIGN_HIGH = 400, /* permille of host writes from which auto takes the drive as shared, */
+    FOREIGN_LOW = 250,  /* and below which it does not any more */
+    AUTO_GROUPS = 16,   /* groups between two switches */
 };
 
 struct record {
@@ -39,11 +47,11 @@ struct group {
     uint32_t foreign; /* permille, smoothed */
     uint64_t groups, compensated, unused;
     uint32_t switches;
-    /* auto: cost of each way when it was last in force, and the trial that runs */
-    double cost[2]; /* of budget, single; 0 = not known */
-    uint64_t user, all;
-    uint32_t age, until; /* groups since the last switch; groups at which it is looked at again */
-    double *score;       /* [records] scratch of group_victim */
+    uint32_t age;  /* groups since auto switched */
+    double *live;  /* [records] scratch of group_victim(): live slots, */
+    double *decay; /* [records] sum of live slots x rate; */
+    bool *busy;    /* [records] not to be collected now, or chosen */
+    float *rate;   /* [zones] */
 };
 
 static int
@@ -60,6 +68,8 @@ config_check(struct group_config *c)
                        slots, c->flash_slots);
     if (c->spare_percent == 0)
         c->spare_percent = SPARE_PERCENT;
+    if (c->burst_groups == 0)
+        c->burst_groups = BURST_GROUPS;
     return 0;
 }
 
@@ -75,6 +85,33 @@ records_init(struct group *g)
     g->occupied = 0;
 }
 
+/* Budget is the cheaper one as soon as the spare holds one group more than the zones do: measured in all cells of
+ * docs/PAPER.md. Pages of others lie in our groups' superblocks and keep them from being free; budget stays
+ * ahead in total until they are some 40 % of the writes, then moving ourselves less is worth more. */
+static enum group_mode
+auto_choose(const struct group *g, bool shared)
+{
+    uint64_t zones = (uint64_t)g->cfg.zones * g->cfg.zone_slots / g->slots;
+
+    return !shared && g->occupied_max >= zones + 1 ? GROUP_BUDGET : GROUP_SINGLE;
+}
+
+static int
+group_alloc(struct group *g)
+{
+    g->records = g->cfg.zones + 2;
+    g->zone = calloc(g->cfg.zones, sizeof(*g->zone));
+    g->record = calloc(g->records, sizeof(*g->record));
+    g->live = calloc(g->records, sizeof(*g->live));
+    g->decay = calloc(g->records, sizeof(*g->decay));
+    g->busy = calloc(g->records, sizeof(*g->busy));
+    g->rate = calloc(g->cfg.zones, sizeof(*g->rate));
+    if (g->zone == NULL || g->record == NULL || g->live == NULL || g->decay == NULL ||
+        g->busy == NULL || g->rate == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "groups: %u zones", g->cfg.zones);
+    return 0;
+}
+
 int
 group_create(const struct group_config *cfg, struct group **out)
 {
@@ -85,7 +122,6 @@ group_create(const struct group_config *cfg, struct group **out)
     if (g == NULL)
         return CH_FAIL(COHORT_ENOMEM, "groups: state");
     g->cfg = *cfg;
-    g->mode = cfg->mode == GROUP_AUTO ? GROUP_BUDGET : cfg->mode;
     rc = cfg->mode == GROUP_OFF ? 0 : config_check(&g->cfg);
     if (rc != 0)
         goto out;
@@ -94,16 +130,11 @@ group_create(const struct group_config *cfg, struct group **out)
             (cfg->flash_slots - cfg->logical_slots) * (100 - g->cfg.spare_percent) / 100 -
             cfg->other_slots;
     g->occupied_max = g->slots > 0 ? (uint32_t)(flash / g->slots) : 0;
-    g->records = cfg->zones + 2;
-    g->zone = calloc(cfg->zones, sizeof(*g->zone));
-    g->record = calloc(g->records, sizeof(*g->record));
-    g->score = calloc((size_t)g->records * 3, sizeof(*g->score));
-    if (g->zone == NULL || g->record == NULL || g->score == NULL) {
-        rc = CH_FAIL(COHORT_ENOMEM, "groups: %u zones", cfg->zones);
+    g->mode = cfg->mode == GROUP_AUTO ? auto_choose(g, false) : cfg->mode;
+    rc = group_alloc(g);
+    if (rc != 0)
         goto out;
-    }
     records_init(g);
-    g->until = TRIAL_GROUPS_MIN;
     *out = g;
     g = NULL;
 out:
@@ -118,15 +149,19 @@ group_destroy(struct group *g)
         return;
     free(g->zone);
     free(g->record);
-    free(g->score);
+    free(g->live);
+    free(g->decay);
+    free(g->busy);
+    free(g->rate);
     free(g);
 }
 
 size_t
 group_memory(const struct group *g)
 {
-    return sizeof(*g) + g->cfg.zones * sizeof(*g->zone) +
-           g->records * (sizeof(*g->record) + 3 * sizeof(*g->score));
+    return sizeof(*g) + g->cfg.zones * (sizeof(*g->zone) + sizeof(*g->rate)) +
+           g->records *
+               (sizeof(*g->record) + sizeof(*g->live) + sizeof(*g->decay) + sizeof(*g->busy));
 }
 
 /* ---- records ----------------------------------------------------------------------------------- */
@@ -201,6 +236,13 @@ group_left(const struct group *g, uint64_t host_slots)
     return g->current == GROUP_NONE || host_slots >= g->end ? 0 : g->end - host_slots;
 }
 
+bool
+group_may_join(const struct group *g, uint64_t host_slots, uint64_t room)
+{
+    return g->mode == GROUP_OFF || room == 0 ||
+           group_left(g, host_slots) >= room + g->cfg.zone_slots / 2;
+}
+
 static bool
 group_limits(const struct group *g)
 {
@@ -227,6 +269,16 @@ note_foreign(struct group *g)
     uint64_t others = g->own < g->slots ? g->slots - g->own : 0;
 
     g->foreign = (g->foreign * 7 + (uint32_t)(others * 1000 / g->slots)) / 8;
+    g->age++;
+    if (g->cfg.mode != GROUP_AUTO || g->age < AUTO_GROUPS)
+        return;
+    if (g->foreign >= FOREIGN_HIGH || g->foreign < FOREIGN_LOW) {
+        enum group_mode mode = auto_choose(g, g->foreign >= FOREIGN_HIGH);
+
+        g->age = mode != g->mode ? 0 : g->age;
+        g->switches += mode != g->mode ? 1 : 0;
+        g->mode = mode;
+    }
 }
 
 void
@@ -250,12 +302,13 @@ group_open(struct group *g, uint64_t host_slots)
         record_drop_if_dead(g, old);
     }
     /* What others wrote since the last one ended belongs to this one's first superblock. */
-    if (g->end == 0 || host_slots >= g->end + slots)
+    if (g->groups == 0)
         g->end = host_slots;
+    else
+        g->end += (host_slots - g->end) / g->slots * g->slots; /* whole groups of others' writes */
     g->end += slots;
     g->own = 0;
     g->groups++;
-    g->age++;
 }
 
 void
@@ -315,24 +368,47 @@ zones_wanted(const struct group *g, uint64_t host_slots)
            (uint32_t)ch_div_up(written * g->cfg.group_zones, g->slots);
 }
 
-enum group_need
-group_need(const struct group *g, uint64_t host_slots, uint32_t free_zones, uint32_t reserve)
+/* Budget: at a boundary there must be room for a group of users' writes and the one that collecting begins with. */
+static enum group_need
+need_budget(const struct group *g, uint64_t host_slots, uint32_t free_zones, uint32_t reserve)
 {
-    bool zones_short = free_zones < zones_wanted(g, host_slots) + reserve;
-    bool flash_short = group_limits(g) && g->occupied + 2 > g->occupied_max;
+    bool boundary = group_left(g, host_slots) == 0;
+    uint32_t k = g->cfg.group_zones, more = k;
 
-    if (flash_short || (zones_short && g->mode == GROUP_SINGLE))
+    if (!boundary && g->record[g->current].joined < k)
+        more = k - g->record[g->current].joined;
+    else if (!boundary)
+        more = 0;
+    if (g->occupied + (boundary ? 1 : 0) + 1 + g->cfg.burst_groups > g->occupied_max)
         return GROUP_NEED_GROUP;
-    if (!zones_short)
-        return GROUP_NEED_NOTHING;
-    return g->mode == GROUP_ALWAYS && any_imbalanced(g) ? GROUP_NEED_GROUP : GROUP_NEED_ZONE;
+    return free_zones < k + more + reserve ? GROUP_NEED_ZONE : GROUP_NEED_NOTHING;
 }
 
-/* score[r * 3] = live slots, [+1] = sum of live x rate, [+2] = zones that can't be collected now. */
+enum group_need
+group_need(const struct group *g, uint64_t host_slots, uint32_t free_zones, uint32_t reserve,
+           bool begun)
+{
+    if (g->mode == GROUP_BUDGET) {
+        if (!begun && group_left(g, host_slots) > 0)
+            return GROUP_NEED_NOTHING;
+        return need_budget(g, host_slots, free_zones, reserve);
+    }
+    if (g->mode == GROUP_SINGLE && g->occupied + 2 > g->occupied_max)
+        return GROUP_NEED_GROUP;
+    if (free_zones >= zones_wanted(g, host_slots) + reserve)
+        return GROUP_NEED_NOTHING;
+    return g->mode == GROUP_SINGLE || (g->mode == GROUP_ALWAYS && any_imbalanced(g))
+               ? GROUP_NEED_GROUP
+               : GROUP_NEED_ZONE;
+}
+
 static void
 sum_records(struct group *g, group_zone_fn *look, const void *ctx)
 {
-    memset(g->score, 0, (size_t)g->records * 3 * sizeof(*g->score));
+    for (uint32_t r = 0; r < g->records; r++) {
+        g->live[r] = g->decay[r] = 0;
+        g->busy[r] = r == g->current;
+    }
     for (uint32_t z = 0; z < g->cfg.zones; z++) {
         uint32_t r = g->zone[z];
         struct group_zone info = {0};
@@ -340,41 +416,40 @@ sum_records(struct group *g, group_zone_fn *look, const void *ctx)
         if (r == GROUP_NONE)
             continue;
         look(ctx, z, &info);
-        g->score[r * 3] += (double)info.live_slots;
-        g->score[r * 3 + 1] += (double)info.live_slots * info.rate;
-        g->score[r * 3 + 2] += info.busy ? 1 : 0;
+        g->rate[z] = (float)info.rate;
+        g->live[r] += (double)info.live_slots;
+        g->decay[r] += (double)info.live_slots * info.rate;
+        g->busy[r] = g->busy[r] || info.busy;
     }
 }
 
-/* Declining cost of collecting record r whole; negative: not possible or no gain. */
+/* Declining cost of collecting record r whole; negative: no gain. */
 static double
 record_cost(const struct group *g, uint32_t r)
 {
-    double live = g->score[r * 3];
-    double flash = (double)g->slots;
+    double live = g->live[r];
     double zones = (double)g->record[r].valid * g->cfg.zone_slots;
-    double rate = live > 0 ? g->score[r * 3 + 1] / live : 0;
+    double rate = live > 0 ? g->decay[r] / live : 0;
     double free;
 
     if (g->mode == GROUP_ALWAYS)
         return record_is_imbalanced(g, r) ? live : -1;
-    free = (flash + zones) / 2 - live; /* what comes free: flash and zones count the same */
-    if (free <= 0)
-        return -1;
-    return live / (free * free) * (rate > 0 ? rate : 1);
+    free =
+        ((double)g->slots + zones) / 2 - live; /* flash and zones that come free count the same */
+    return free > 0 ? live / (free * free) * (rate > 0 ? rate : 1) : -1;
 }
 
-uint32_t
-group_victim(struct group *g, group_zone_fn *look, const void *ctx, zone_id *out, uint32_t max)
+/* The record of least cost of those not busy; GROUP_NONE. */
+static uint32_t
+cheapest(const struct group *g)
 {
-    uint32_t best = GROUP_NONE, n = 0;
+    uint32_t best = GROUP_NONE;
     double least = 0;
 
-    sum_records(g, look, ctx);
     for (uint32_t r = 0; r < g->records; r++) {
         double cost;
 
-        if (g->record[r].valid == 0 || r == g->current || g->score[r * 3 + 2] > 0)
+        if (g->record[r].valid == 0 || g->busy[r])
             continue;
         cost = record_cost(g, r);
         if (cost >= 0 && (best == GROUP_NONE || cost < least)) {
@@ -382,23 +457,56 @@ group_victim(struct group *g, group_zone_fn *look, const void *ctx, zone_id *out
             least = cost;
         }
     }
-    if (best == GROUP_NONE)
-        return 0;
-    for (uint32_t z = 0; z < g->cfg.zones && n < max; z++) {
-        if (g->zone[z] == best)
-            out[n++] = z;
-    }
-    g->compensated++;
-    return n;
+    return best;
 }
 
-/* ---- auto ---------------------------------------------------------------------------------------- */
-
-void
-group_note_cost(struct group *g, uint64_t user_slots, uint64_t all_slots)
+/* Slowest first: Shell's sort. */
+static void
+sort_by_rate(const struct group *g, zone_id *zone, uint32_t n)
 {
-    g->user += user_slots;
-    g->all += all_slots;
+    uint32_t gap = 1;
+
+    while (gap < n / 3)
+        gap = gap * 3 + 1;
+    for (; gap > 0; gap /= 3) {
+        for (uint32_t i = gap; i < n; i++) {
+            zone_id z = zone[i];
+            uint32_t j = i;
+
+            for (; j >= gap && g->rate[zone[j - gap]] > g->rate[z]; j -= gap)
+                zone[j] = zone[j - gap];
+            zone[j] = z;
+        }
+    }
+}
+
+uint32_t
+group_victim(struct group *g, group_zone_fn *look, const void *ctx, zone_id *out, uint32_t max)
+{
+    uint32_t burst = g->mode == GROUP_BUDGET ? g->cfg.burst_groups : 1;
+    uint32_t n = 0, chosen = 0;
+    double live = 0;
+
+    sum_records(g, look, ctx);
+    while (chosen < 2 * burst && live < (double)burst * (double)g->slots) {
+        uint32_t best = cheapest(g);
+
+        if (best == GROUP_NONE || n + g->record[best].valid > max)
+            break;
+        for (uint32_t z = 0; z < g->cfg.zones; z++) {
+            if (g->zone[z] == best)
+                out[n++] = z;
+        }
+        g->busy[best] = true;
+        live += g->live[best];
+        chosen++;
+        if (burst == 1)
+            break;
+    }
+    g->compensated += chosen;
+    if (burst > 1)
+        sort_by_rate(g, out, n);
+    return n;
 }
 
 void

@@ -17,10 +17,13 @@
  *   group    rule 1 only
  *   always   rule 2 of the paper: before a group opens, the lagging zones of the cheapest partly dead one are
  *            collected, so that at most the newest groups are partly dead
- *   budget   only when occupied groups reach the drive's flash is a group collected: the one with the
- *            smallest declining cost (victim.h), its live slots against the space that comes free
+ *   budget   only when occupied groups reach the drive's flash, or zones run short, something is collected, at the
+ *            end of a group and in bursts: the groups with the smallest declining cost (victim.h; live slots
+ *            against flash and zones that come free), their zones in the order of their rates, slowest first, so
+ *            that what is moved fills groups of its own with one kind of pages each
  *   single   one stream, whole groups are collected: partly dead groups do not arise
- *   auto     budget or single, whichever was measured to be cheaper; single while others write to the drive
+ *   auto     budget where the drive has spare for it, else single; single also while others write more than 40 % of what the
+ *            drive gets (group_note_written() against its own count), budget again below 25 %
  *
  * Writes that belong to no zone of the group (root records, a log or map elsewhere, other users of the drive)
  * shift the drive's phase: callers pass the drive's count of host writes, and a group ends when N superblocks have
@@ -31,8 +34,8 @@
  *      with a group.
  *   N3 a group without valid zones does not exist, but for the open one.
  *
- * Callers serialise. Saved with each checkpoint and rebuilt from the zones written since. Memory: 12 bytes a zone
- * and 24 a group.
+ * Callers serialise. Saved with each checkpoint and rebuilt from the zones written since. Memory: some
+ * 50 bytes a zone.
  */
 #ifndef CH_SPACE_GROUP_H
 #define CH_SPACE_GROUP_H
@@ -60,6 +63,7 @@ struct group_config {
     uint64_t
         other_slots; /* of those, held by what lies in no zone (root, log, map at fixed places) */
     uint32_t spare_percent; /* part of the spare that is used; 0 = 95 */
+    uint32_t burst_groups;  /* budget: what is collected at a time fills so many groups; 0 = 2 */
     uint64_t logical_slots; /* all slots that the host can address */
 };
 
@@ -102,20 +106,26 @@ bool group_may_open(const struct group *g, uint64_t host_slots, uint32_t free_zo
 void group_open(struct group *g, uint64_t host_slots);
 /* Slots that may still be written before the group ends: no reservation may go beyond. 0 = complete. */
 uint64_t group_left(const struct group *g, uint64_t host_slots);
+/* Whether one more zone should be opened: `room` slots of the group's open zones are still to be written, and a zone that would
+ * be less than half full at the end is not worth it: its stream shares an open one. Without other writers: K zones. */
+bool group_may_join(const struct group *g, uint64_t host_slots, uint64_t room);
 /* Zone z (free) is opened within the open group, which has room. More than K are fine: after a reopen, zones
  * sealed by recovery are replaced. */
 void group_join(struct group *g, zone_id z);
-void group_note_written(struct group *g, uint64_t slots); /* into zones of the open group */
+void group_note_written(struct group *g, uint64_t slots); /* by us, in whatever place */
 void group_note_unused(struct group *g, uint64_t slots);  /* of zones sealed at the boundary */
 void group_note_discarded(struct group *g, zone_id z); /* the drive holds nothing of it any more */
 
 /* ---- collecting ---- */
-/* What must be collected now so that the next group can open in time, K free zones at the end of this one: as it
- * fills, more of them must be there. `reserve`: zones that must be free besides (without groups: that must be free). */
+/* What must be collected now so that the next group can open in time, K free zones at the end of this one.
+ * `reserve`: zones that must be free besides (without groups: that must be free). To be asked before each batch of
+ * users' writes and whenever one meets the end of a group; `begun`: again after something was collected, until it
+ * says NOTHING. */
 enum group_need group_need(const struct group *g, uint64_t host_slots, uint32_t free_zones,
-                           uint32_t reserve);
-/* The group to collect: its valid zones to out[0 .. max-1]; returns how many, 0 = none is worth it (all of it
- * is live, or busy). The caller moves what lives, discards the zones and notes it. */
+                           uint32_t reserve, bool begun);
+/* The group, or the groups of a burst, to collect: all their valid zones to out[0 .. max-1], in the order to move
+ * them in; returns how many, 0 = none is worth it (all of it is live, or busy). The caller moves what lives,
+ * discards each zone that is empty and notes it. Looks at all zones; called once a group or so. */
 uint32_t group_victim(struct group *g, group_zone_fn *look, const void *ctx, zone_id *out,
                       uint32_t max);
 /* Part of the zone's group that is overwritten or discarded, 0 .. 1: for victim_score(). */
@@ -123,8 +133,6 @@ double group_dead_part(const struct group *g, zone_id z);
 uint32_t group_of_zone(const struct group *g, zone_id z); /* GROUP_NONE */
 /* How many streams may write at once: 1 in single mode, else `streams`. */
 uint32_t group_streams(const struct group *g, uint32_t streams);
-/* auto: slots written for users and slots written in all since the last call; decides at group boundaries. */
-void group_note_cost(struct group *g, uint64_t user_slots, uint64_t all_slots);
 
 void group_stats(const struct group *g, struct group_stats *out);
 bool group_check(const struct group *g); /* N2, N3; for tests and fsck */
