@@ -21,8 +21,8 @@ enum {
     SAVE_HEAD = 48,
     SPARE_PERCENT = 95,
     BURST_GROUPS = 2,
-    FOREIGN_HIGH = 400, /* permille of host writes from which auto takes the drive as shared, */
-    FOREIGN_LOW = 250,  /* and below which it does not any more */
+    FOREIGN_HIGH = 450, /* permille of host writes from which auto takes the drive as shared, */
+    FOREIGN_LOW = 150,  /* and below which it does not any more */
     AUTO_GROUPS = 16,   /* groups between two switches */
 };
 
@@ -87,7 +87,7 @@ records_init(struct group *g)
 
 /* Budget is the cheaper one as soon as the spare holds one group more than the zones do: measured in all cells of
  * docs/PAPER.md. Pages of others lie in our groups' superblocks and keep them from being free; budget stays
- * ahead in total until they are some 40 % of the writes, then moving ourselves less is worth more. */
+ * ahead in total until they are some 45 % of the writes, then moving ourselves less is worth more. */
 static enum group_mode
 auto_choose(const struct group *g, bool shared)
 {

@@ -22,8 +22,8 @@
  *            against flash and zones that come free), their zones in the order of their rates, slowest first, so
  *            that what is moved fills groups of its own with one kind of pages each
  *   single   one stream, whole groups are collected: partly dead groups do not arise
- *   auto     budget where the drive has spare for it, else single; single also while others write more than 40 % of what the
- *            drive gets (group_note_written() against its own count), budget again below 25 %
+ *   auto     budget where the drive has spare for it, else single; single also while others write more than 45 % of what the
+ *            drive gets (group_note_written() against its own count), budget again below 15 %
  *
  * Writes that belong to no zone of the group (root records, a log or map elsewhere, other users of the drive)
  * shift the drive's phase: callers pass the drive's count of host writes, and a group ends when N superblocks have
