@@ -111,6 +111,7 @@ struct policy_result {
     struct group_stats groups;
     uint64_t heat_bytes;
     uint64_t all_user_pages;
+    uint64_t log_cuts; /* checkpoints made because collecting met live log */
     uint64_t stuck; /* groups opened, or batches written, without the room that policies ask for */
 };
 

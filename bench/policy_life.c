@@ -178,8 +178,10 @@ modules_create(struct sim *s, uint64_t logical, uint64_t other)
 {
     const struct policy_config *c = s->c;
     const struct heat_config heat = {.pages_max = s->pages, .priors = true};
-    const struct place_config place = {
-        .policy = c->place, .classes_max = c->classes, .fixed = c->classes_fixed, .by_tree = true};
+    const struct place_config place = {.policy = c->place,
+                                       .classes_max = c->classes,
+                                       .fixed = c->classes_fixed || c->history == POLICY_FUTURE,
+                                       .by_tree = true};
     const struct group_config group = {
         .mode = c->nowa,
         .zones = s->zones,

@@ -255,9 +255,9 @@ group_look(const void *ctx, zone_id z, struct group_zone *out)
 
     zone_look(s, z, &v);
     *out = (struct group_zone){
-        .live_slots = zone->live,
+        .live_slots = zone->live - zone->log, /* a checkpoint takes the log's */
         .rate = victim_rate(&v),
-        .busy = zone->state != SIM_SEALED || zone->log > 0,
+        .busy = zone->state != SIM_SEALED,
     };
 }
 
@@ -284,13 +284,31 @@ best_zone(const struct sim *s)
     return best;
 }
 
-/* Moves what lives in zone z; the zone is free afterwards. */
+/* The oldest slot of the log dies. */
+static void
+log_tail_dies(struct sim *s)
+{
+    uint32_t old = s->log_ring[s->log_tail];
+
+    CH_ASSERT(s->log_used > 0);
+    s->log_tail = s->log_tail + 1 < s->log_slots ? s->log_tail + 1 : 0;
+    s->log_used--;
+    if (s->c->log_place == POLICY_LOG_FIXED)
+        return;
+    s->zone[old / s->c->zone_slots].log--;
+    slot_dies(s, old);
+}
+
+/* Moves what lives in zone z, and has a checkpoint cut the log that lies in it; the zone is free afterwards. */
 static void
 collect_zone(struct sim *s, uint32_t z)
 {
     struct sim_zone *zone = &s->zone[z];
     uint32_t first = z * s->c->zone_slots, n = 0;
 
+    s->log_cuts += zone->log > 0 ? 1 : 0;
+    while (zone->log > 0)
+        log_tail_dies(s);
     s->gc_zones++;
     s->gc_live += zone->live;
     for (uint32_t i = 0; i < zone->cursor; i++) {
@@ -305,7 +323,7 @@ collect_zone(struct sim *s, uint32_t z)
     s->gc_pages += n;
     if (n == 0 && zone->state == SIM_SEALED)
         zone_set_free(s, z);
-    else
+    else if (n > 0)
         write_items(s, PLACE_GC, &s->gc, n);
 }
 
@@ -352,25 +370,22 @@ make_room(struct sim *s)
 static void
 log_write(struct sim *s)
 {
-    uint32_t old = s->log_ring[s->log_at];
+    uint32_t at;
 
     s->log_pages++;
+    if (s->log_used == s->log_slots)
+        log_tail_dies(s);
     if (s->c->log_place == POLICY_LOG_FIXED) {
-        drive_write(s, s->fixed_first + s->log_at);
+        drive_write(s, s->fixed_first + s->log_pages % s->log_slots);
         group_note_written(s->group, 1);
-    } else {
-        uint32_t slot = slot_take(s, SIM_LOG_STREAM);
-
-        s->page_of[slot] = SIM_NONE;
-        s->zone[s->written_zone].live++;
-        s->zone[s->written_zone].log++;
-        s->log_ring[s->log_at] = slot;
-        if (old != SIM_NONE) {
-            s->zone[old / s->c->zone_slots].log--;
-            slot_dies(s, old);
-        }
+        return;
     }
-    s->log_at = s->log_at + 1 < s->log_slots ? s->log_at + 1 : 0;
+    at = slot_take(s, SIM_LOG_STREAM); /* may cut the log */
+    s->page_of[at] = SIM_NONE;
+    s->zone[s->written_zone].live++;
+    s->zone[s->written_zone].log++;
+    s->log_ring[(s->log_tail + s->log_used) % s->log_slots] = at;
+    s->log_used++;
 }
 
 static void
@@ -463,6 +478,7 @@ result_fill(const struct sim *s, const struct sim_mark m[3], struct policy_resul
         .spread = place_spread(s->place),
         .heat_bytes = s->heat != NULL ? heat_memory(s->heat) : 0,
         .all_user_pages = b->user,
+        .log_cuts = s->log_cuts,
         .stuck = s->stuck,
     };
     r->ssd_waf = r->media_pages / host;

@@ -62,11 +62,12 @@ struct sim {
     uint32_t *due;   /* [pages] when the page is written again */
     uint64_t futures, future_at;
     /* log and other writers */
-    uint32_t *log_ring, log_slots, log_at;
+    uint32_t *log_ring, log_slots, log_tail, log_used;
     double log_ratio, log_debt, foreign_ratio, foreign_debt;
     uint64_t fixed_first, foreign_first, foreign_slots;
     /* counters */
-    uint64_t user_pages, gc_pages, log_pages, foreign_pages, host, gc_zones, gc_live, stuck;
+    uint64_t user_pages, gc_pages, log_pages, foreign_pages, host, gc_zones, gc_live, stuck,
+        log_cuts;
 };
 
 CH_NODISCARD int policy_sim_create(const struct policy_config *c, struct sim **out);

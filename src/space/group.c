@@ -246,7 +246,7 @@ group_may_join(const struct group *g, uint64_t host_slots, uint64_t room)
 static bool
 group_limits(const struct group *g)
 {
-    return g->mode == GROUP_BUDGET || g->mode == GROUP_SINGLE;
+    return g->mode == GROUP_BUDGET || g->mode == GROUP_SINGLE || g->mode == GROUP_ALWAYS;
 }
 
 static bool
@@ -393,7 +393,7 @@ group_need(const struct group *g, uint64_t host_slots, uint32_t free_zones, uint
             return GROUP_NEED_NOTHING;
         return need_budget(g, host_slots, free_zones, reserve);
     }
-    if (g->mode == GROUP_SINGLE && g->occupied + 2 > g->occupied_max)
+    if (group_limits(g) && g->occupied + 2 > g->occupied_max)
         return GROUP_NEED_GROUP;
     if (free_zones >= zones_wanted(g, host_slots) + reserve)
         return GROUP_NEED_NOTHING;

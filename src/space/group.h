@@ -73,10 +73,11 @@ enum group_need {
     GROUP_NEED_GROUP, /* collect all zones that group_victim() names */
 };
 
-struct group_zone {      /* what the caller knows of a zone */
-    uint64_t live_slots; /* live bytes in slots, rounded up */
-    double rate;         /* as in struct victim_zone */
-    bool busy;           /* open, pinned by a write in flight, not to be collected now */
+struct group_zone { /* what the caller knows of a zone */
+    uint64_t
+        live_slots; /* live bytes in slots, rounded up; not log, which a checkpoint takes away */
+    double rate;    /* as in struct victim_zone */
+    bool busy;      /* open, pinned by a write in flight, not to be collected now */
 };
 /* Fills *out for zone z; called only during group_victim(). */
 typedef void group_zone_fn(const void *ctx, zone_id z, struct group_zone *out);
