@@ -8,6 +8,7 @@
 enum {
     YCSB_RECORDS = 32, /* a page */
     YCSB_POOL = 10,    /* parts of the pages: one in ten is buffered */
+    SHIFT_WRITES = 32, /* writes after which one page more has turned hot, and one cold */
 };
 #define NONE UINT32_MAX
 
@@ -270,7 +271,7 @@ hotcold_next(struct policy_source *s)
     bool hot = ch_prng_unit(&s->rng) * 100 < s->work.writes_percent;
     uint64_t r =
         hot ? ch_prng_below(&s->rng, s->hot) : s->hot + ch_prng_below(&s->rng, s->pages - s->hot);
-    uint64_t shift = s->work.kind == POLICY_SHIFT ? s->at / 4 : 0;
+    uint64_t shift = s->work.kind == POLICY_SHIFT ? s->at / SHIFT_WRITES : 0;
 
     return s->place[(r + shift) % s->pages];
 }
