@@ -25,7 +25,7 @@ enum policy_work_kind {
     POLICY_UNIFORM,
     POLICY_ZIPF,    /* over pages, theta */
     POLICY_HOTCOLD, /* writes_percent of the writes go to pages_percent of the pages */
-    POLICY_SHIFT, /* the same, and the hot pages move on: all others once in a capacity of user writes */
+    POLICY_SHIFT,   /* the same, and in 32 writes one hot page gives way to a cold one */
     POLICY_YCSB, /* updates of records, zipf theta scrambled, 32 a page, behind an LRU pool of 10 % */
     POLICY_YCSB_ORDERED, /* popular records lie together */
     POLICY_TRACE,
