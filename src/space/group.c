@@ -91,8 +91,10 @@ records_init(struct group *g)
 static enum group_mode
 auto_choose(const struct group *g, bool shared)
 {
-    uint64_t zones = (uint64_t)g->cfg.zones * g->cfg.zone_slots / g->slots;
+    uint64_t zones;
 
+    CH_ASSERT(g->slots > 0);
+    zones = (uint64_t)g->cfg.zones * g->cfg.zone_slots / g->slots;
     return !shared && g->occupied_max >= zones + 1 ? GROUP_BUDGET : GROUP_SINGLE;
 }
 

@@ -148,6 +148,7 @@ test_gdt_separates(struct zt *t)
     struct place *p = make(t, PLACE_GDT, 4);
     struct place_item items[BATCH];
     uint32_t both = 0, total = 0;
+    uint8_t cold, hot_stream = 0;
 
     for (uint32_t now = 0; now < 200; now++) {
         bool used[2][PLACE_STREAMS] = {{0}};
@@ -156,6 +157,7 @@ test_gdt_separates(struct zt *t)
             items[i] = (struct place_item){
                 .life = i % 2 == 0 ? 100 + (uint32_t)zt_below(t, 20) : 90000, .bytes = 4096};
         place_batch(p, PLACE_USER, now * BATCH, items, BATCH);
+        hot_stream = items[0].stream;
         for (uint32_t i = 0; i < BATCH; i++)
             used[i % 2][items[i].stream] = true;
         for (unsigned s = 0; s < PLACE_STREAMS; s++) {
@@ -164,6 +166,14 @@ test_gdt_separates(struct zt *t)
         }
     }
     ZT_CHECK(t, both == 0 && total > 0);
+    for (uint32_t i = 0; i < BATCH; i++) /* cold pages alone, and hot ones alone, go where such pages are */
+        items[i] = (struct place_item){.life = 90000 + i, .bytes = 4096};
+    place_batch(p, PLACE_USER, 200 * BATCH, items, BATCH);
+    cold = items[0].stream;
+    for (uint32_t i = 0; i < BATCH; i++)
+        items[i] = (struct place_item){.life = 110, .bytes = 4096};
+    place_batch(p, PLACE_USER, 200 * BATCH + 1, items, BATCH);
+    ZT_CHECK(t, items[0].stream != cold && hot_stream == items[0].stream);
     place_destroy(p);
 }
 
