@@ -166,7 +166,8 @@ test_gdt_separates(struct zt *t)
         }
     }
     ZT_CHECK(t, both == 0 && total > 0);
-    for (uint32_t i = 0; i < BATCH; i++) /* cold pages alone, and hot ones alone, go where such pages are */
+    for (uint32_t i = 0; i < BATCH;
+         i++) /* cold pages alone, and hot ones alone, go where such pages are */
         items[i] = (struct place_item){.life = 90000 + i, .bytes = 4096};
     place_batch(p, PLACE_USER, 200 * BATCH, items, BATCH);
     cold = items[0].stream;
