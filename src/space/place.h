@@ -36,7 +36,7 @@ enum {
 };
 
 enum place_policy {
-    PLACE_NONE,
+    PLACE_NOSEP,
     PLACE_SEPGC,
     PLACE_GDT,
     PLACE_LOG,
