@@ -4,7 +4,7 @@
  *         |  kept on the ring   |  the leader's   |  active        |
  *   ------+---------------------+-----------------+--------########+......granted......
  *                               |<------- buffer: buf_blocks ------------------------>|
- *         |<----------------------- ring: ring_blocks ------------------------------->|
+ *         |<--------- ring, or what segments may keep: ring_blocks ------------------>|
  *
  * Invariants (with the lock held):
  *   W1  cut <= durable <= sealed <= pos; durable and sealed are multiples of 4096.
@@ -42,6 +42,27 @@ config_check(const struct wal_config *c)
     CH_ASSERT(c->buffer_bytes >= WAL_BUFFER_BYTES_MIN && c->buffer_bytes <= WAL_BUFFER_BYTES_MAX);
     CH_ASSERT(c->cut <= c->start && c->start - wal_block_of(c->cut) <= c->bytes);
     CH_ASSERT(c->user_percent >= 1 && c->user_percent <= 100);
+    CH_ASSERT(c->segment_bytes % WAL_BLOCK == 0);
+}
+
+/* The table, with room for all that may ever be in use, and what is there already. */
+static int
+segments_init(struct wal *w, const struct wal_config *c)
+{
+    const struct wal_segments *from = c->segments;
+    int rc;
+
+    w->segment_bytes = c->segment_bytes;
+    w->take = c->take;
+    w->take_arg = c->take_arg;
+    if (c->segment_bytes == 0)
+        return 0;
+    CH_ASSERT(wal_segments_has(from, wal_kept(c->segment_bytes, c->cut) / c->segment_bytes));
+    rc = wal_segments_create(&w->segments, from->first,
+                             ch_max_u64(wal_segments_max(c->bytes, c->segment_bytes), from->count));
+    for (uint32_t i = 0; rc == 0 && i < from->count; i++)
+        rc = wal_segments_add(&w->segments, from->zones[i]);
+    return rc;
 }
 
 static void
@@ -90,6 +111,9 @@ wal_create(const struct wal_config *cfg, struct wal **out)
     w->pos = w->sealed = w->durable = cfg->start;
     wal_publish(w);
     w->cut = cfg->cut;
+    rc = segments_init(w, cfg);
+    if (rc != 0)
+        goto out;
     w->buf = ch_alloc_aligned(w->buf_blocks * WAL_BLOCK);
     w->firsts = calloc(w->buf_blocks, sizeof(*w->firsts));
     if (w->buf == NULL || w->firsts == NULL) {
@@ -116,6 +140,7 @@ wal_destroy(struct wal *w)
         dev_queue_put(w->queue);
     ch_free_aligned(w->buf);
     free(w->firsts);
+    wal_segments_destroy(&w->segments);
     rt_cond_fini(&w->half);
     rt_cond_fini(&w->press);
     rt_cond_fini(&w->room);
@@ -127,7 +152,8 @@ wal_destroy(struct wal *w)
 size_t
 wal_memory(const struct wal *w)
 {
-    return sizeof(*w) + w->buf_blocks * (WAL_BLOCK + sizeof(*w->firsts));
+    return sizeof(*w) + w->buf_blocks * (WAL_BLOCK + sizeof(*w->firsts)) +
+           w->segments.max * sizeof(*w->segments.zones);
 }
 
 /* Copies bytes to the append position, stepping over block headers. */

@@ -1,8 +1,14 @@
 /* wal.h - the log: append bytes, make them durable in groups, read them back. Knows no record's meaning.
  *
- * The log is a ring of 4 KiB blocks on a device; LSN = byte position since creation, block headers
- * included; block of an LSN = LSN / 4096 % blocks. A record's LSN is its end. Blocks, once a flush wrote
- * them, are never rewritten (R10): a flush pads its last block. Block header, 40 bytes:
+ * The log is a sequence of 4 KiB blocks; LSN = byte position since creation, block headers included. A record's LSN
+ * is its end. Blocks, once a flush wrote them, are never rewritten (R10): a flush pads its last block. Where a block
+ * stands is one of two layouts, chosen when a database is created:
+ *   ring      [base, base + bytes) of the device; block of an LSN = LSN / 4096 % blocks.
+ *   segments  zones of the device, taken as the log grows and given back as it is cut; segment of an LSN = LSN /
+ *             segment_bytes, its zone is whatever take() gave. `bytes` bounds what is kept, as in a ring. The blocks of
+ *             a segment name the zone of the next one, its last block always does: so the zone in which the log begins
+ *             is all that has to be known to read it. The first segment is number 1: the log begins at LSN segment_bytes.
+ * Block header, 40 bytes (in segments other magic, and see wal_block.c for the last field):
  *    0 4 CRC-32C of bytes 4..4095   4 4 magic 0xC0106001   8 8 LSN of the block's start
  *   16 8 durable LSN when written (R10)   24 4 epoch   28 2 used bytes, header included
  *   30 2 offset of the first record that starts here, 0 = none   32 8 database id
@@ -17,6 +23,12 @@
 #include "base/base.h"
 
 struct dev;
+/* Zones of consecutive segments. */
+struct wal_segments {
+    uint64_t first; /* number of the segment in zones[0] */
+    uint32_t count, max;
+    zone_id *zones;
+};
 enum {
     WAL_BLOCK = 4096,
     WAL_BLOCK_HEADER = 40,
@@ -26,13 +38,24 @@ enum {
 
 struct wal_config {
     struct dev *dev;
-    uint64_t base, bytes;  /* the ring on the device; bytes >= 16 blocks */
+    uint64_t base,
+        bytes; /* the ring on the device; bytes >= 16 blocks. Segments: where zone 0 lies; how much is kept */
     uint64_t buffer_bytes; /* memory for blocks not yet written; >= 64 KiB */
     uint64_t db_id;
     uint32_t epoch;        /* of new blocks */
     lsn_t start;           /* first LSN to append at, multiple of 4096 */
     lsn_t cut;             /* oldest LSN kept */
     unsigned user_percent; /* share of the ring that WAL_USER reservations may fill, e.g. 75 */
+    uint64_t
+        segment_bytes; /* 0 = a ring; else zones of that many bytes, a multiple of 4096, and: */
+    uint32_t zones;    /* zones below this number exist */
+    /* Copied: from that of wal_kept(cut) to that of `start` - 1 at least (of `start`, when nothing is logged yet). */
+    const struct wal_segments *segments;
+    /* A zone for the next segment, empty, for good: called by whoever flushes, ahead of need, with no lock of the log held; it
+     * may not wait for the log, nor lock below rank SPACE. There must always be one as long as no more than
+     * wal_segments_max() are in use: a failure at the last moment ends the log. */
+    int (*take)(void *arg, zone_id *out);
+    void *take_arg;
 };
 struct wal;
 CH_NODISCARD int wal_create(const struct wal_config *cfg, struct wal **out);
@@ -86,6 +109,29 @@ bool wal_failed(struct wal *w);
 void wal_usage(struct wal *w, uint64_t *used, uint64_t *size);
 /* Forgets everything below `cut` <= wal_durable() (asserted); the root that says so must be durable (R16). */
 void wal_truncate(struct wal *w, lsn_t cut);
+
+/* ---- segments ---- */
+
+/* The block that is kept for a log that is cut at `cut`: the last one below it, so that a log of which nothing is left is told
+ * from one that is gone (R16). */
+static inline lsn_t
+wal_kept(uint64_t segment_bytes, lsn_t cut)
+{
+    return cut <= segment_bytes ? segment_bytes : (cut - 1) / WAL_BLOCK * WAL_BLOCK;
+}
+/* Most segments that are in use at once: those that `bytes` of log may touch, and one ahead. */
+static inline uint64_t
+wal_segments_max(uint64_t bytes, uint64_t segment_bytes)
+{
+    return ch_div_up(bytes, segment_bytes) + 2;
+}
+/* The zone in which wal_kept(cut) lies, for the root; cut <= durable. */
+zone_id wal_segment_zone(struct wal *w, lsn_t cut);
+/* Takes the oldest segment out of the log when a log cut at `cut` does not need it; false when there is none such. The root
+ * with that cut must be durable (R16), and wal_truncate() comes after the zones have been given back. */
+bool wal_segment_pop(struct wal *w, lsn_t cut, zone_id *out);
+/* Zones that the log has now. */
+uint32_t wal_segment_count(struct wal *w);
 /* Blocks until ring use is above `percent`, somebody waits for room, wal_wake(), or `ns` passed; true when
  * room is wanted. For the checkpoint thread. */
 bool wal_pressure(struct wal *w, unsigned percent, uint64_t ns);
@@ -118,9 +164,12 @@ struct wal_scan_config {
     uint64_t base, bytes;
     uint64_t db_id;
     lsn_t from; /* the root's cut: any wal_end(), a record's start or end, or a block's start */
-    uint32_t epoch_min; /* epoch of the block at `from` is at least this */
-    lsn_t epoch_start;  /* blocks at or after this LSN have ... */
-    uint32_t epoch;     /* ... exactly this epoch (the newest) */
+    uint32_t epoch_min;     /* epoch of the block at `from` is at least this */
+    lsn_t epoch_start;      /* blocks at or after this LSN have ... */
+    uint32_t epoch;         /* ... exactly this epoch (the newest) */
+    uint64_t segment_bytes; /* 0 = a ring; else, as in struct wal_config, and: */
+    uint32_t zones;
+    zone_id first_zone; /* in which wal_kept(from) lies */
 };
 struct wal_record {
     lsn_t start, end;
@@ -136,6 +185,10 @@ CH_NODISCARD int wal_scan_next(struct wal_scan *s, struct wal_record *out);
 /* After NOTFOUND: the LSN, multiple of 4096, where new blocks may start, in a new epoch: that of the first bad block.
  * It lies behind every acknowledged block; a record it cuts off is never returned, now or later. */
 lsn_t wal_scan_tail(const struct wal_scan *s);
+/* Where the block at `lsn` stands on the device, if the scan has come that far. */
+uint64_t wal_scan_offset(const struct wal_scan *s, lsn_t lsn);
+/* After NOTFOUND: the segments from first_zone to the tail's, and the next one if its zone is known. Borrowed until the close. */
+const struct wal_segments *wal_scan_segments(const struct wal_scan *s);
 void wal_scan_close(struct wal_scan *s);
 
 #endif

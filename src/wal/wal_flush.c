@@ -4,8 +4,9 @@
  *   others:    append above the seal meanwhile; whoever needs more than the leader's part waits, and
  *              the first of them to wake up leads the next group
  *
- * A group goes out as one vector of writes: one, plus one where it wraps around the end of the ring, and
- * one where it wraps around the end of the buffer. The device flush is submitted when they are done.
+ * A group goes out as one vector of writes: one, plus one where it wraps around the end of the ring or enters another
+ * segment, and one where it wraps around the end of the buffer; of more than WRITES_MAX segments, as several. The device
+ * flush is submitted when they are done.
  *
  * The first failure ends the log (W6): what the device holds of the group is unknown, and a flush that
  * failed once proves nothing when it succeeds later. So all who wait, and all who come, get EFAILED
@@ -20,13 +21,22 @@
 #include <stdio.h>
 
 enum {
-    WRITES_MAX = 3
+    WRITES_MAX = 8
 };
+
+/* The zone that blocks of the segment with `lsn` name as the next one's. */
+static zone_id
+next_zone(struct wal *w, lsn_t lsn)
+{
+    return CH_BUG(LOG_NO_NEXT) ? CH_ZONE_NONE : wal_segment_at(w, lsn / w->segment_bytes + 1);
+}
 
 /* Blocks [from, to) are the leader's; no lock. */
 static void
 group_seal(struct wal *w, lsn_t from, lsn_t to, lsn_t end)
 {
+    zone_id next = CH_ZONE_NONE;
+
     for (lsn_t lsn = from; lsn < to; lsn += WAL_BLOCK) {
         size_t index = lsn / WAL_BLOCK % w->buf_blocks;
         struct wal_block b = {
@@ -36,37 +46,56 @@ group_seal(struct wal *w, lsn_t from, lsn_t to, lsn_t end)
             .used = (uint16_t)ch_min_u64(WAL_BLOCK, end - lsn),
             .first = w->firsts[index],
             .db_id = w->db_id,
+            .segment = w->segment_bytes != 0,
         };
 
+        if (b.segment && (lsn == from || lsn % w->segment_bytes == 0))
+            next = next_zone(w, lsn);
+        b.next = next;
         wal_block_seal(w->buf + index * WAL_BLOCK, &b);
     }
 }
 
+/* Where the block at `lsn` goes, and how many of those behind it follow it there. */
+static uint64_t
+block_place(struct wal *w, lsn_t lsn, uint64_t *blocks)
+{
+    uint64_t index = lsn / WAL_BLOCK % w->ring_blocks;
+    zone_id z;
+
+    if (w->segment_bytes == 0) {
+        *blocks = w->ring_blocks - index + CH_BUG(WAL_WRAP);
+        return w->base + index * WAL_BLOCK;
+    }
+    z = wal_segment_at(w, lsn / w->segment_bytes);
+    CH_ASSERT(z != CH_ZONE_NONE); /* wal_segments_extend() */
+    *blocks = (w->segment_bytes - lsn % w->segment_bytes) / WAL_BLOCK;
+    return w->base + z * w->segment_bytes + lsn % w->segment_bytes;
+}
+
+/* Requests for the blocks from *from on, which moves; as many as WRITES_MAX reach. */
 static unsigned
-group_requests(const struct wal *w, lsn_t from, lsn_t to, uint64_t meta, struct dev_req *reqs)
+group_requests(struct wal *w, lsn_t *from, lsn_t to, uint64_t *meta, struct dev_req *reqs)
 {
     unsigned n = 0;
 
-    while (from < to) {
-        uint64_t ring_index = from / WAL_BLOCK % w->ring_blocks;
-        uint64_t buf_index = from / WAL_BLOCK % w->buf_blocks;
-        uint64_t blocks =
-            ch_min_u64(w->ring_blocks - ring_index + CH_BUG(WAL_WRAP), w->buf_blocks - buf_index);
+    while (*from < to && n < WRITES_MAX) {
+        uint64_t buf_index = *from / WAL_BLOCK % w->buf_blocks;
         struct dev_req *r = &reqs[n];
+        uint64_t blocks;
         uint64_t part;
 
-        CH_ASSERT(n < WRITES_MAX);
-        blocks = ch_min_u64(blocks, (to - from) / WAL_BLOCK);
         memset(r, 0, sizeof(*r));
         r->op = DEV_WRITE;
-        r->off = w->base + ring_index * WAL_BLOCK;
-        r->len = blocks * WAL_BLOCK;
+        r->off = block_place(w, *from, &blocks);
+        blocks = ch_min_u64(blocks, w->buf_blocks - buf_index);
+        r->len = ch_min_u64(blocks, (to - *from) / WAL_BLOCK) * WAL_BLOCK;
         r->buf = w->buf + buf_index * WAL_BLOCK;
-        part = ch_min_u64(meta, r->len);
-        meta -= part;
+        part = ch_min_u64(*meta, r->len);
+        *meta -= part;
         r->split[CH_META] = (uint32_t)part;
         r->split[CH_WAL] = (uint32_t)(r->len - part);
-        from += r->len;
+        *from += r->len;
         n++;
     }
     return n;
@@ -77,7 +106,6 @@ group_write(struct wal *w, lsn_t from, lsn_t to, uint64_t meta)
 {
     struct dev_req reqs[WRITES_MAX];
     struct dev_req flush = {.op = DEV_FLUSH};
-    unsigned n = group_requests(w, from, to, meta, reqs);
     bool flushed = CH_BUG(WAL_NO_FLUSH);
     int rc = 0;
 
@@ -86,7 +114,9 @@ group_write(struct wal *w, lsn_t from, lsn_t to, uint64_t meta)
         dev_submit(w->queue, &flush, 1);
         rc = dev_wait(w->queue);
     }
-    if (n > 0) {
+    while (rc == 0 && from < to) {
+        unsigned n = group_requests(w, &from, to, &meta, reqs);
+
         dev_submit(w->queue, reqs, n);
         rc = dev_wait(w->queue);
     }
@@ -134,8 +164,11 @@ wal_lead(struct wal *w)
     wal_publish(w);
     rt_unlock(&w->lock);
 
-    group_seal(w, from, to, end);
-    rc = group_write(w, from, to, meta);
+    rc = w->segment_bytes != 0 && to > from ? wal_segments_extend(w, to) : 0;
+    if (rc == 0) {
+        group_seal(w, from, to, end);
+        rc = group_write(w, from, to, meta);
+    }
 
     rt_lock(&w->lock);
     w->busy = false;

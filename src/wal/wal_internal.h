@@ -12,7 +12,8 @@
 #include "rt/rt.h"
 #include "wal/wal.h"
 
-#define WAL_MAGIC UINT32_C(0xC0106001)
+#define WAL_MAGIC         UINT32_C(0xC0106001)
+#define WAL_MAGIC_SEGMENT UINT32_C(0xC0106007)
 
 enum {
     WAL_PAYLOAD = WAL_BLOCK - WAL_BLOCK_HEADER,
@@ -40,6 +41,8 @@ struct wal_block {
     uint16_t used;  /* bytes, header included */
     uint16_t first; /* offset of the first record that starts here, 0 = none */
     uint64_t db_id;
+    bool segment; /* in the layout of segments; `next` is in no other */
+    zone_id next; /* of the next segment, CH_ZONE_NONE = not known yet */
 };
 /* Fills the header of the 4096 bytes at `block` and its checksum; zeroes what lies behind b->used. */
 void wal_block_seal(uint8_t *block, const struct wal_block *b);
@@ -50,6 +53,20 @@ static inline lsn_t
 wal_block_of(lsn_t lsn)
 {
     return lsn / WAL_BLOCK * WAL_BLOCK;
+}
+
+/* ---- tables of segments, wal_segment.c ---- */
+
+/* Room for `max` zones; ENOMEM. */
+CH_NODISCARD int wal_segments_create(struct wal_segments *s, uint64_t first, uint64_t max);
+void wal_segments_destroy(struct wal_segments *s);
+/* EFULL at max. */
+CH_NODISCARD int wal_segments_add(struct wal_segments *s, zone_id z);
+
+static inline bool
+wal_segments_has(const struct wal_segments *s, uint64_t number)
+{
+    return number >= s->first && number - s->first < s->count;
 }
 
 /* ---- the writer ---- */
@@ -68,6 +85,9 @@ struct wal {
     struct dev *dev;
     struct dev_queue *queue; /* the leader's */
     uint64_t base;
+    uint64_t segment_bytes; /* 0 = a ring */
+    int (*take)(void *arg, zone_id *out);
+    void *take_arg;
     uint64_t ring_blocks, user_blocks, system_blocks; /* size, and what each class may fill */
     uint64_t recovery_blocks;                         /* kept for recovery, beyond system_blocks */
     uint64_t db_id;
@@ -113,6 +133,7 @@ struct wal {
     struct rt_cond room;  /* reservations wait */
     struct rt_cond press; /* wal_pressure() waits */
     struct rt_cond half;  /* wal_half_full() waits */
+    struct wal_segments segments; /* the leader adds, wal_segment_pop() removes */
     struct wal_waiter *waiting[WAL_CLASSES],
         **waiting_end[WAL_CLASSES];      /* by enum wal_class, first come first served */
     uint64_t waiting_bytes[WAL_CLASSES]; /* what they ask for in all, */
@@ -135,6 +156,11 @@ void wal_pool_limit(struct wal *w);   /* at creation: how many tickets the pool 
 void wal_pool_refill(struct wal *w); /* the calling thread's stripe, where there is room to spare */
 void wal_pool_drain(struct wal *w);  /* takes all back that nobody uses */
 void wal_ticket_end(struct wal *w, struct wal_ticket *t); /* gives back what it still has */
+/* The zone of a segment that exists, and CH_ZONE_NONE for others; takes the lock. */
+zone_id wal_segment_at(struct wal *w, uint64_t number);
+/* The leader, without the lock: takes zones until all blocks below `to` have one, and the one behind where a block is to name it:
+ * from half of a segment on. Errors of take(), when it cannot do without. */
+CH_NODISCARD int wal_segments_extend(struct wal *w, lsn_t to);
 /* Seals, writes and flushes what has gathered; releases the lock meanwhile. Caller saw !busy and !failed.
  * On failure the log is failed when it returns. */
 void wal_lead(struct wal *w);

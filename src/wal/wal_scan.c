@@ -1,7 +1,7 @@
 /* wal_scan.c - reads the log back, and tells a torn tail from damage.
  *
  * Blocks are read in chunks from `from` on; each must be whole and carry the LSN that its place in the
- * ring and the lap demand. Records are put together from the payloads.
+ * ring and the lap, or in its segment, demands. Records are put together from the payloads.
  *
  *   from                        epoch_start                      tail
  *    | epoch_min .. (rising)        | exactly `epoch`              | bad: torn, stale or blank
@@ -13,13 +13,16 @@
  *   C2  a bad block at p is damage, not a tail, if p < epoch_start (the recovery that chose it read all
  *       blocks below), if `from` lies inside of p, or if any block on the ring, of this database and
  *       above p, says that the log was durable beyond p (R10). The search covers the whole ring and any
- *       lap, so that an old root over a newer log is found as well (R16).
+ *       lap, so that an old root over a newer log is found as well (R16). In segments the search goes on as far as
+ *       good blocks name the next one; an old root is found by C6.
  *   C3  a record cut off by the tail is not returned. Its blocks stay; the next writer starts at the
  *       tail with a new epoch, and a scan that meets a newer epoch drops what it has of a record, since
  *       no record crosses epochs (W5). What old flushes left beyond the tail has an old epoch.
  *   C4  the header's `first` must agree with where the records, one after the other, really start.
  *   C5  new blocks may be written at and behind the tail while a scan reads what is below (recovery's second
  *       pass): what was below stays readable, and a chunk that was read too early is not taken for damage.
+ *   C6  (R16) in segments, which are written over by anything once they are freed, the last block below the cut must be
+ *       good: it is kept (wal_kept()) as long as a root names the cut.
  *
  * Memory: one chunk and one record, allocated at open. No threads.
  */
@@ -40,6 +43,8 @@ struct wal_scan {
     uint8_t *chunk; /* blocks from chunk_lsn on */
     lsn_t chunk_lsn;
     uint64_t chunk_bytes; /* 0 = none read */
+
+    struct wal_segments segments; /* known so far; none in a ring */
 
     struct wal_block block; /* the current one; meaningless unless `have_block` */
     const uint8_t *bytes;   /* its bytes in the chunk */
@@ -62,18 +67,45 @@ read_dev(void *arg, uint64_t off, void *buf, size_t len)
     return dev_read(arg, off, buf, len);
 }
 
+static bool
+in_segments(const struct wal_scan *s)
+{
+    return s->cfg.segment_bytes != 0;
+}
+
+/* Where the block at `lsn` stands; *bytes: how much of the log follows there, itself included. Its segment is known. */
+static uint64_t
+place_of(const struct wal_scan *s, lsn_t lsn, uint64_t *bytes)
+{
+    const struct wal_segments *g = &s->segments;
+    uint64_t inside;
+
+    if (!in_segments(s)) {
+        inside = lsn / WAL_BLOCK % s->ring_blocks * WAL_BLOCK;
+        *bytes = s->ring_blocks * WAL_BLOCK - inside;
+        return s->cfg.base + inside;
+    }
+    inside = lsn % s->cfg.segment_bytes;
+    CH_ASSERT(wal_segments_has(g, lsn / s->cfg.segment_bytes));
+    *bytes = s->cfg.segment_bytes - inside;
+    return s->cfg.base + g->zones[lsn / s->cfg.segment_bytes - g->first] * s->cfg.segment_bytes +
+           inside;
+}
+
 /* Makes the block at `lsn` part of the chunk. */
 static int
 chunk_load(struct wal_scan *s, lsn_t lsn)
 {
-    uint64_t index = lsn / WAL_BLOCK % s->ring_blocks;
-    uint64_t bytes = ch_min_u64(CHUNK_BYTES, (s->ring_blocks - index) * WAL_BLOCK);
+    uint64_t bytes;
+    uint64_t off;
     int rc;
 
     if (s->chunk_bytes > 0 && lsn >= s->chunk_lsn && lsn - s->chunk_lsn < s->chunk_bytes)
         return 0;
     s->chunk_bytes = 0;
-    rc = s->read(s->read_arg, s->cfg.base + index * WAL_BLOCK, s->chunk, bytes);
+    off = place_of(s, lsn, &bytes);
+    bytes = ch_min_u64(CHUNK_BYTES, bytes);
+    rc = s->read(s->read_arg, off, s->chunk, bytes);
     if (rc != 0)
         return rc;
     s->chunk_lsn = lsn;
@@ -81,21 +113,62 @@ chunk_load(struct wal_scan *s, lsn_t lsn)
     return 0;
 }
 
+static bool
+block_parse(const struct wal_scan *s, lsn_t lsn, struct wal_block *b)
+{
+    return wal_block_parse(s->chunk + (lsn - s->chunk_lsn), s->cfg.db_id, b) &&
+           b->segment == in_segments(s);
+}
+
+/* Whether the block says that the log was durable beyond `lsn`. */
+static bool
+tells_beyond(const struct wal_scan *s, const struct wal_block *b, lsn_t lsn)
+{
+    return b->lsn > lsn && b->durable > lsn && b->epoch >= s->epoch;
+}
+
+/* The same search over segments: what is known of them, and what good blocks beyond `lsn` name. A block of a later lap, in
+ * a zone that is the log's again, tells as well. */
+static int
+find_in_segments(struct wal_scan *s, lsn_t lsn, lsn_t *found)
+{
+    uint32_t known = s->segments.count;
+    int rc = 0;
+
+    for (lsn_t at = lsn; rc == 0 && *found == 0; at += WAL_BLOCK) {
+        struct wal_block b;
+
+        if (!wal_segments_has(&s->segments, at / s->cfg.segment_bytes))
+            break;
+        rc = chunk_load(s, at);
+        if (rc != 0 || !block_parse(s, at, &b) || !(b.lsn == at || tells_beyond(s, &b, at)))
+            continue;
+        if (tells_beyond(s, &b, lsn))
+            *found = b.lsn;
+        if (b.lsn == at && b.next < s->cfg.zones && b.epoch >= s->epoch &&
+            s->segments.count < s->segments.max &&
+            !wal_segments_has(&s->segments, at / s->cfg.segment_bytes + 1))
+            s->segments.zones[s->segments.count++] = b.next;
+    }
+    s->segments.count = known; /* they may be those of a tail that is lost */
+    return rc;
+}
+
 /* Does a block anywhere on the ring say that the log was durable beyond `lsn`? (C2) */
 static int
 find_durable_beyond(struct wal_scan *s, lsn_t lsn, lsn_t *found)
 {
     *found = 0;
+    if (in_segments(s))
+        return find_in_segments(s, lsn, found);
     for (uint64_t i = 0; i < s->ring_blocks; i++) {
-        const uint8_t *p;
         struct wal_block b;
         int rc = chunk_load(s, i * WAL_BLOCK);
 
         if (rc != 0)
             return rc;
-        p = s->chunk + (i * WAL_BLOCK - s->chunk_lsn);
-        if (wal_block_parse(p, s->cfg.db_id, &b) && b.lsn / WAL_BLOCK % s->ring_blocks == i &&
-            b.lsn > lsn && b.durable > lsn && b.epoch >= s->epoch) {
+        if (block_parse(s, i * WAL_BLOCK, &b) && b.lsn / WAL_BLOCK % s->ring_blocks == i &&
+            tells_beyond(s, &b, lsn)) {
             *found = b.lsn;
             break;
         }
@@ -115,14 +188,11 @@ epoch_ok(const struct wal_scan *s, const struct wal_block *b)
 static int
 block_read(struct wal_scan *s, struct wal_block *b, bool *good)
 {
-    const uint8_t *p;
     int rc = chunk_load(s, s->next);
 
-    if (rc != 0)
-        return rc;
-    p = s->chunk + (s->next - s->chunk_lsn);
-    *good = wal_block_parse(p, s->cfg.db_id, b) && b->lsn == s->next && epoch_ok(s, b);
-    return 0;
+    if (rc == 0)
+        *good = block_parse(s, s->next, b) && b->lsn == s->next && epoch_ok(s, b);
+    return rc;
 }
 
 /* The block at s->next is bad: NOTFOUND if that is the tail, ELOG if it is damage. Recovery may read while
@@ -161,6 +231,32 @@ malformed(const struct wal_scan *s, const char *what)
     return CH_FAIL(COHORT_ELOG, "log: block at LSN %" PRIu64 ": %s", s->block.lsn, what);
 }
 
+/* Learns from block b which zone comes next (G2, wal_segment.c). */
+static int
+learn_next(struct wal_scan *s, const struct wal_block *b)
+{
+    struct wal_segments *g = &s->segments;
+    uint64_t number = b->lsn / s->cfg.segment_bytes;
+    bool last = (b->lsn + WAL_BLOCK) % s->cfg.segment_bytes == 0;
+
+    if (b->next == CH_ZONE_NONE && last)
+        return CH_FAIL(COHORT_ELOG, "log: block at LSN %" PRIu64 " names no next zone", b->lsn);
+    if (b->next == CH_ZONE_NONE)
+        return 0;
+    if (b->next >= s->cfg.zones)
+        return CH_FAIL(COHORT_ELOG,
+                       "log: block at LSN %" PRIu64 " names zone %" PRIu32 " of %" PRIu32, b->lsn,
+                       b->next, s->cfg.zones);
+    if (!wal_segments_has(g, number + 1))
+        return g->count < g->max
+                   ? wal_segments_add(g, b->next)
+                   : CH_FAIL(COHORT_ELOG, "log: more than %" PRIu32 " segments", g->max);
+    if (g->zones[number + 1 - g->first] != b->next)
+        return CH_FAIL(COHORT_ELOG, "log: blocks up to LSN %" PRIu64 " name different next zones",
+                       b->lsn);
+    return 0;
+}
+
 /* Steps to the block at s->next; NOTFOUND when that is the tail. */
 static int
 next_block(struct wal_scan *s)
@@ -178,6 +274,8 @@ next_block(struct wal_scan *s)
         s->have_block = false;
         rc = bad_block(s, &b);
     }
+    if (rc == 0 && in_segments(s))
+        rc = learn_next(s, &b);
     if (rc != 0)
         return rc;
     if (b.epoch > s->epoch)
@@ -295,11 +393,34 @@ seek_inside(struct wal_scan *s, unsigned target)
     return 0;
 }
 
+/* C6: looks at the last block below the one that the scan begins with, and learns from it. */
+static int
+look_at_kept(struct wal_scan *s)
+{
+    lsn_t kept = wal_kept(s->cfg.segment_bytes, s->cfg.from);
+    struct wal_block b = {0};
+    int rc;
+
+    if (kept >=
+        wal_block_of(s->cfg.from)) /* the scan's own first block, or none was ever written */
+        return 0;
+    rc = chunk_load(s, kept);
+    if (rc != 0)
+        return rc;
+    if (!block_parse(s, kept, &b) || b.lsn != kept || b.epoch > s->cfg.epoch)
+        return CH_FAIL(COHORT_ELOG, "log: no block at LSN %" PRIu64 ", right below the cut", kept);
+    return learn_next(s, &b);
+}
+
 static int
 seek(struct wal_scan *s)
 {
     unsigned inside = s->cfg.from % WAL_BLOCK;
 
+    if (in_segments(s))
+        s->rc = look_at_kept(s);
+    if (s->rc != 0)
+        return s->rc;
     if (inside == 0)
         return 0;
     s->rc = next_block(s);
@@ -310,6 +431,24 @@ seek(struct wal_scan *s)
     return seek_inside(s, inside);
 }
 
+static int
+segments_begin(struct wal_scan *s)
+{
+    uint64_t first;
+    int rc;
+
+    if (!in_segments(s))
+        return 0;
+    first = wal_kept(s->cfg.segment_bytes, s->cfg.from) / s->cfg.segment_bytes;
+    if (s->cfg.first_zone >= s->cfg.zones || s->cfg.from < s->cfg.segment_bytes)
+        return CH_FAIL(COHORT_ELOG,
+                       "log: begins at LSN %" PRIu64 " in zone %" PRIu32 " of %" PRIu32,
+                       s->cfg.from, s->cfg.first_zone, s->cfg.zones);
+    rc = wal_segments_create(&s->segments, first,
+                             wal_segments_max(s->cfg.bytes, s->cfg.segment_bytes));
+    return rc != 0 ? rc : wal_segments_add(&s->segments, s->cfg.first_zone);
+}
+
 int
 wal_scan_open_reader(const struct wal_scan_config *cfg, wal_read_fn *read, void *arg,
                      struct wal_scan **out)
@@ -318,6 +457,7 @@ wal_scan_open_reader(const struct wal_scan_config *cfg, wal_read_fn *read, void 
     int rc = 0;
 
     CH_ASSERT(cfg->bytes % WAL_BLOCK == 0 && cfg->bytes / WAL_BLOCK >= WAL_RING_BLOCKS_MIN);
+    CH_ASSERT(cfg->segment_bytes % WAL_BLOCK == 0);
     s = calloc(1, sizeof(*s));
     if (s == NULL)
         return CH_FAIL(COHORT_ENOMEM, "log: scan");
@@ -333,6 +473,9 @@ wal_scan_open_reader(const struct wal_scan_config *cfg, wal_read_fn *read, void 
         rc = CH_FAIL(COHORT_ENOMEM, "log: scan buffers");
         goto out;
     }
+    rc = segments_begin(s);
+    if (rc != 0)
+        goto out;
     rc = seek(s);
     if (rc != 0)
         goto out;
@@ -356,6 +499,20 @@ wal_scan_tail(const struct wal_scan *s)
     return s->next;
 }
 
+uint64_t
+wal_scan_offset(const struct wal_scan *s, lsn_t lsn)
+{
+    uint64_t bytes;
+
+    return place_of(s, lsn, &bytes);
+}
+
+const struct wal_segments *
+wal_scan_segments(const struct wal_scan *s)
+{
+    return &s->segments;
+}
+
 void
 wal_scan_close(struct wal_scan *s)
 {
@@ -363,5 +520,6 @@ wal_scan_close(struct wal_scan *s)
         return;
     ch_free_aligned(s->chunk);
     free(s->record);
+    wal_segments_destroy(&s->segments);
     free(s);
 }

@@ -76,6 +76,7 @@ model_scan(struct zt *t, struct rig *r, const struct model *m, lsn_t from, unsig
     ZT_STATUS(t, rc, COHORT_NOTFOUND);
     ZT_STATUS(t, wal_scan_next(s, &rec), COHORT_NOTFOUND);
     *tail = wal_scan_tail(s);
+    rig_scan_note(r, s);
     ZT_CHECK(t, *tail % WAL_BLOCK == 0 && *tail >= from);
     wal_scan_close(s);
     return i;
@@ -97,7 +98,7 @@ model_cut(struct zt *t, struct rig *r, struct model *m)
         cut = durable;
     m->first = keep;
     r->cut = cut;
-    wal_truncate(r->wal, cut);
+    rig_truncate(r, cut);
     ZT_CHECK(t, wal_cut(r->wal) == cut);
 }
 
@@ -183,7 +184,7 @@ test_appends_read_back(struct zt *t)
         ZT_CHECK(t, tail == wal_durable(r.wal));
         model_cut(t, &r, &m);
     }
-    ZT_CHECK(t, wal_end(r.wal) > 2 * RING);
+    ZT_CHECK(t, wal_end(r.wal) > RIG_START + 2 * RING);
     free(m.records);
     rig_fini(&r);
 }
@@ -211,7 +212,7 @@ test_scan_starts(struct zt *t)
         ZT_CHECK(t, model_scan(t, &r, &m, m.records[i].start, i, &tail) == m.count);
         ZT_CHECK(t, model_scan(t, &r, &m, m.records[i].end, i + 1, &tail) == m.count);
     }
-    for (lsn_t lsn = 0; lsn <= wal_durable(r.wal); lsn += WAL_BLOCK) {
+    for (lsn_t lsn = RIG_START; lsn <= wal_durable(r.wal); lsn += WAL_BLOCK) {
         unsigned i = 0;
 
         while (i < m.count &&
@@ -290,7 +291,7 @@ test_crashes_keep_a_prefix(struct zt *t)
 static void
 damage(struct zt *t, struct rig *r, lsn_t lsn)
 {
-    uint64_t off = RIG_BASE + lsn % r->ring_bytes + zt_below(t, WAL_BLOCK);
+    uint64_t off = rig_offset(r, lsn) + zt_below(t, WAL_BLOCK);
     uint8_t b;
 
     sim_drive_peek(r->drive, off, &b, 1);
@@ -335,12 +336,12 @@ test_damage_is_told_from_tail(struct zt *t)
         ZT_OK(t, rig_log(r.wal, WAL_USER, (uint64_t)i, 9000, &end));
         ZT_OK(t, wal_flush(r.wal, end));
     }
-    ZT_CHECK(t, wal_durable(r.wal) == FLUSHES * BLOCKS * WAL_BLOCK);
-    bad = zt_below(t, FLUSHES * BLOCKS) * WAL_BLOCK;
+    ZT_CHECK(t, wal_durable(r.wal) == RIG_START + FLUSHES * BLOCKS * WAL_BLOCK);
+    bad = RIG_START + zt_below(t, FLUSHES * BLOCKS) * WAL_BLOCK;
     damage(t, &r, bad);
-    rc = scan_status(&r, 0, &records);
-    ZT_CHECK(t, records == bad / (BLOCKS * WAL_BLOCK));
-    if (bad < (FLUSHES - 1) * BLOCKS * WAL_BLOCK)
+    rc = scan_status(&r, RIG_START, &records);
+    ZT_CHECK(t, records == (bad - RIG_START) / (BLOCKS * WAL_BLOCK));
+    if (bad < RIG_START + (FLUSHES - 1) * BLOCKS * WAL_BLOCK)
         ZT_STATUS(t, rc, COHORT_ELOG);
     else
         ZT_STATUS(t, rc, COHORT_NOTFOUND);
@@ -350,9 +351,9 @@ test_damage_is_told_from_tail(struct zt *t)
         (void)snprintf(lsn, sizeof(lsn), "LSN %llu,", (unsigned long long)bad);
         ZT_CHECK(t, strstr(ch_last_error()->text, lsn) != NULL); /* names the position */
     }
-    r.epoch_start = FLUSHES * BLOCKS * WAL_BLOCK; /* a recovery saw all of them */
+    r.epoch_start = RIG_START + FLUSHES * BLOCKS * WAL_BLOCK; /* a recovery saw all of them */
     r.epoch = 2;
-    ZT_STATUS(t, scan_status(&r, 0, &records), COHORT_ELOG);
+    ZT_STATUS(t, scan_status(&r, RIG_START, &records), COHORT_ELOG);
     rig_fini(&r);
 }
 
@@ -363,19 +364,21 @@ test_wrong_start_is_damage(struct zt *t)
 {
     struct rig r;
     lsn_t end = 0, middle = 0;
+    lsn_t old =
+        RIG_SEGMENT == 0 ? 0 : RIG_START + 3 * WAL_BLOCK; /* of a root: never the first LSN */
     unsigned records;
 
     rig_init(t, &r, DRIVE, RING, BUFFER);
-    for (uint64_t i = 0; wal_end(r.wal) < 2 * RING + RING / 2; i++) {
+    for (uint64_t i = 0; wal_end(r.wal) < RIG_START + 2 * RING + RING / 2; i++) {
         if (i % 3 == 0)
             middle = end;
         ZT_OK(t, rig_log(r.wal, WAL_USER, i, 3000, &end));
         ZT_OK(t, wal_flush(r.wal, end));
-        wal_truncate(r.wal, wal_durable(r.wal));
+        rig_truncate(&r, wal_durable(r.wal));
     }
-    ZT_STATUS(t, scan_status(&r, 0, &records), COHORT_ELOG);
+    ZT_STATUS(t, scan_status(&r, old, &records), COHORT_ELOG);
     ZT_CHECK(t, records == 0);
-    ZT_STATUS(t, scan_status(&r, RING / 4, &records), COHORT_ELOG);
+    ZT_STATUS(t, scan_status(&r, RIG_START + RING / 4, &records), COHORT_ELOG);
     ZT_STATUS(t, scan_status(&r, wal_durable(r.wal), &records), COHORT_NOTFOUND);
     ZT_CHECK(t, middle % WAL_BLOCK != 0);
     ZT_STATUS(t, scan_status(&r, middle, &records), COHORT_NOTFOUND);
@@ -403,23 +406,24 @@ test_cut_off_record_is_dropped(struct zt *t)
     ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
     ZT_OK(t, model_append(&r, &m, WAL_USER, 9000));
     ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
-    sim_drive_peek(r.drive, RIG_BASE + 2 * WAL_BLOCK, whole, sizeof(whole));
-    damage(t, &r, 2 * WAL_BLOCK);
+    sim_drive_peek(r.drive, rig_offset(&r, RIG_START + 2 * WAL_BLOCK), whole, sizeof(whole));
+    damage(t, &r, RIG_START + 2 * WAL_BLOCK);
     rig_crash(t, &r);
     rig_dev_open(t, &r);
-    ZT_CHECK(t, model_scan(t, &r, &m, 0, 0, &tail) == 1);
-    ZT_CHECK(t, tail == 2 * WAL_BLOCK); /* behind the good block that begins the record */
+    ZT_CHECK(t, model_scan(t, &r, &m, RIG_START, 0, &tail) == 1);
+    ZT_CHECK(t,
+             tail == RIG_START + 2 * WAL_BLOCK); /* behind the good block that begins the record */
     m.count = 1;
     rig_next_epoch(t, &r, tail);
-    sim_drive_poke(r.drive, RIG_BASE + 2 * WAL_BLOCK, whole, sizeof(whole));
-    ZT_CHECK(t,
-             model_scan(t, &r, &m, 0, 0, &tail) == 1); /* even if the bad block reads well again */
-    ZT_CHECK(t, tail == 2 * WAL_BLOCK);
+    sim_drive_poke(r.drive, rig_offset(&r, RIG_START + 2 * WAL_BLOCK), whole, sizeof(whole));
+    ZT_CHECK(t, model_scan(t, &r, &m, RIG_START, 0, &tail) ==
+                    1); /* even if the bad block reads well again */
+    ZT_CHECK(t, tail == RIG_START + 2 * WAL_BLOCK);
     ZT_OK(t,
           model_append(&r, &m, WAL_USER, 500)); /* leaves the old third block beyond the new tail */
     ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
-    ZT_CHECK(t, model_scan(t, &r, &m, 0, 0, &tail) == 2);
-    ZT_CHECK(t, tail == 3 * WAL_BLOCK);
+    ZT_CHECK(t, model_scan(t, &r, &m, RIG_START, 0, &tail) == 2);
+    ZT_CHECK(t, tail == RIG_START + 3 * WAL_BLOCK);
     free(m.records);
     rig_fini(&r);
 }
@@ -443,9 +447,9 @@ test_scan_beside_writer(struct zt *t)
     ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
     rig_crash(t, &r);
     rig_dev_open(t, &r);
-    ZT_CHECK(t, model_scan(t, &r, &m, 0, 0, &tail) == 3);
+    ZT_CHECK(t, model_scan(t, &r, &m, RIG_START, 0, &tail) == 3);
     rig_next_epoch(t, &r, tail);
-    ZT_OK(t, rig_scan_open(&r, 0, &s));
+    ZT_OK(t, rig_scan_open(&r, RIG_START, &s));
     ZT_OK(t, wal_scan_next(s, &rec));
     for (int i = 0; i < 2; i++) {
         ZT_OK(t, model_append(&r, &m, WAL_USER, 5000));
@@ -468,6 +472,7 @@ test_failure_is_sticky(struct zt *t)
     struct dev_fault_plan none = {0};
     struct rig r;
     struct wal_ticket held = {0}, ticket = {0};
+    char first_failure[64];
     lsn_t end = 0, durable;
 
     rig_init(t, &r, DRIVE, RING, BUFFER);
@@ -475,16 +480,18 @@ test_failure_is_sticky(struct zt *t)
     ZT_OK(t, rig_log(r.wal, WAL_USER, 1, 100, &end));
     ZT_OK(t, wal_flush(r.wal, end));
     durable = wal_durable(r.wal);
+    (void)snprintf(first_failure, sizeof(first_failure),
+                   "log write at LSN %llu: ", (unsigned long long)durable);
     plan.fail_nth[zt_below(t, 2) == 0 ? DEV_WRITE : DEV_FLUSH] = 1;
     dev_fault_set(r.dev, &plan);
     ZT_OK(t, rig_log(r.wal, WAL_USER, 2, 100, &end));
     ZT_CHECK(t, !wal_failed(r.wal));
     ZT_STATUS(t, wal_flush(r.wal, end), COHORT_EFAILED);
-    ZT_CHECK(t, strstr(ch_last_error()->text, "log write at LSN 4096: ") != NULL);
-    ZT_CHECK(t, strlen(ch_last_error()->text) > strlen("log write at LSN 4096: "));
+    ZT_CHECK(t, strstr(ch_last_error()->text, first_failure) != NULL);
+    ZT_CHECK(t, strlen(ch_last_error()->text) > strlen(first_failure));
     dev_fault_set(r.dev, &none); /* the device works again; the log must not believe it */
     ZT_STATUS(t, wal_flush(r.wal, end), COHORT_EFAILED);
-    ZT_CHECK(t, strstr(ch_last_error()->text, "log write at LSN 4096: ") != NULL);
+    ZT_CHECK(t, strstr(ch_last_error()->text, first_failure) != NULL);
     ZT_STATUS(t, wal_flush(r.wal, 10), COHORT_EFAILED);
     ZT_STATUS(t, wal_flush_force(r.wal), COHORT_EFAILED);
     ZT_STATUS(t, wal_reserve(r.wal, WAL_SYSTEM, 100, &ticket), COHORT_EFAILED);
@@ -520,12 +527,12 @@ test_causes_are_counted(struct zt *t)
         wal_counts(r.wal, &c);
         dev_counts(r.dev, &d);
         ZT_CHECK(t, d.written[CH_META] == meta && c.record_bytes[CH_META] == meta);
-        ZT_CHECK(t, d.written[CH_META] + d.written[CH_WAL] == wal_durable(r.wal));
+        ZT_CHECK(t, d.written[CH_META] + d.written[CH_WAL] == wal_durable(r.wal) - RIG_START);
         ZT_CHECK(t, c.records == (uint64_t)i + 1 && c.flushes == d.flushes);
         ZT_CHECK(t, c.record_bytes[CH_META] + c.record_bytes[CH_WAL] + c.padding_bytes +
-                            wal_durable(r.wal) / WAL_BLOCK * WAL_BLOCK_HEADER ==
-                        wal_durable(r.wal));
-        wal_truncate(r.wal, wal_durable(r.wal));
+                            (wal_durable(r.wal) - RIG_START) / WAL_BLOCK * WAL_BLOCK_HEADER ==
+                        wal_durable(r.wal) - RIG_START);
+        rig_truncate(&r, wal_durable(r.wal));
     }
     rig_fini(&r);
 }
@@ -591,7 +598,7 @@ test_room_limits(struct zt *t)
         ZT_OK(t, rig_log(r.wal, WAL_SYSTEM, n, 4000, &end));
         ZT_OK(t, wal_flush(r.wal, end));
     }
-    wal_truncate(r.wal, wal_durable(r.wal));
+    rig_truncate(&r, wal_durable(r.wal));
     ZT_OK(t, wal_reserve(r.wal, WAL_USER, 100, &a));
     wal_usage(r.wal, &used, &size);
     ZT_CHECK(t, used == 3 * WAL_BLOCK); /* its bytes' block, and two against padding */
@@ -695,7 +702,7 @@ test_grants_hold(struct zt *t)
         if (zt_below(t, 40) == 0 || (refused > 0 && held == 0)) {
             refused = 0;
             r.cut = wal_durable(r.wal);
-            wal_truncate(r.wal, r.cut);
+            rig_truncate(&r, r.cut);
         } else if (zt_below(t, 20) == 0) {
             ZT_STATUS(t, scan_status(&r, r.cut, &records), COHORT_NOTFOUND);
         }
@@ -849,7 +856,7 @@ test_largest_record(struct zt *t)
     for (int i = 0; i < 3; i++)
         ZT_OK(t, model_append(&r, &m, WAL_USER, WAL_RECORD_MAX));
     ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
-    ZT_CHECK(t, model_scan(t, &r, &m, 0, 0, &tail) == 3);
+    ZT_CHECK(t, model_scan(t, &r, &m, RIG_START, 0, &tail) == 3);
     ZT_CHECK(t, wal_memory(r.wal) >= 4 << 20);
     free(m.records);
     rig_fini(&r);

@@ -95,6 +95,7 @@ scan_threads(struct zt *t, struct rig *r, lsn_t from, uint64_t *next)
     }
     ZT_STATUS(t, rc, COHORT_NOTFOUND);
     tail = wal_scan_tail(s);
+    rig_scan_note(r, s);
     wal_scan_close(s);
     return tail;
 }
@@ -117,7 +118,7 @@ test_group_commit(struct zt *t)
     wal_counts(r.wal, &c);
     ZT_CHECK(t, c.records == THREADS * 60);
     ZT_CHECK(t, c.flushes < c.records / 2);
-    (void)scan_threads(t, &r, 0, next);
+    (void)scan_threads(t, &r, RIG_START, next);
     for (unsigned i = 0; i < THREADS; i++)
         ZT_CHECK(t, ks[i].rc == 0 && ks[i].acked == 60 && next[i] == 60);
     rig_fini(&r);
@@ -176,7 +177,7 @@ cutter_run(void *arg)
             continue;
         if (wal_flush(r->wal, wal_end(r->wal)) != 0)
             break;
-        wal_truncate(r->wal, wal_durable(r->wal));
+        rig_truncate(r, wal_durable(r->wal));
     }
 }
 
@@ -312,7 +313,7 @@ test_buffer_holds(struct zt *t)
     workers_join(ks);
     ZT_OK(t, wal_flush(r.wal, wal_end(r.wal)));
     dev_fault_set(r.dev, &(struct dev_fault_plan){0});
-    (void)scan_threads(t, &r, 0, next);
+    (void)scan_threads(t, &r, RIG_START, next);
     for (unsigned i = 0; i < THREADS; i++)
         ZT_CHECK(t, ks[i].rc == 0 && next[i] == 60);
     rig_fini(&r);
@@ -372,7 +373,7 @@ test_waiter_wakes_pressure(struct zt *t)
     ZT_OK(t, rt_spawn(&waiter.thread, "log-waiter", worker_run, &waiter));
     rt_join(&pressure.thread);
     ZT_CHECK(t, pressure.rc == 1 && rt_now_ns() - began < WAIT_NS / 2);
-    wal_truncate(r.wal, wal_durable(r.wal));
+    rig_truncate(&r, wal_durable(r.wal));
     rt_join(&waiter.thread);
     ZT_CHECK(t, waiter.rc == 0 && waiter.acked == 1);
     wal_release(r.wal, &hold);
