@@ -59,6 +59,7 @@ info_json(const struct tool *t, const struct cohort_stats *s)
         {"zones_free", s->zones_free},
         {"retired_zones", s->retired_zones},
         {"log_bytes", s->log_bytes},
+        {"zones_log", s->zones_log},
         {"capacity_bytes", s->capacity_bytes},
         {"space_bytes", s->space_bytes},
         {"live_bytes", s->live_bytes},
@@ -99,7 +100,10 @@ info_text(const struct tool *t, const struct cohort_stats *s)
     printf("preset     %s, codec %s\n", preset, codec);
     printf("zones      %" PRIu64 " of %" PRIu64 " bytes, %" PRIu64 " free, %" PRIu64 " retired\n",
            s->zones, s->zone_bytes, s->zones_free, s->retired_zones);
-    printf("log        %" PRIu64 " bytes\n", s->log_bytes);
+    printf("log        %" PRIu64 " bytes", s->log_bytes);
+    if (s->zones_log > 0)
+        printf(" in zones, %" PRIu64 " now", s->zones_log);
+    printf("\n");
     printf("capacity   %" PRIu64 " bytes, %" PRIu64 " of them exist\n", s->capacity_bytes,
            s->space_bytes);
     printf("data       %" PRIu64 " pages, %" PRIu64 " live bytes, %" PRIu64 " named trees\n",

@@ -37,6 +37,7 @@ struct view {
     page_id first;
     uint64_t count;
     bool verbose;
+    struct wal_scan *scan; /* of dump_log(), while it runs */
 };
 
 /* ---- opening ---- */
@@ -185,6 +186,9 @@ log_open(struct view *v, struct wal_scan **out)
         .epoch_min = v->root.epoch_min,
         .epoch_start = v->root.epoch_start,
         .epoch = v->root.epoch,
+        .segment_bytes = v->root.log_zones ? v->root.zone_bytes : 0,
+        .zones = v->root.zones,
+        .first_zone = v->root.log_zone,
     };
 
     return wal_scan_open(&cfg, out);
@@ -213,13 +217,13 @@ log_each(struct view *v, int (*visit)(struct view *v, const struct wal_record *r
     return rc;
 }
 
-/* Prints the headers of blocks [*next, end). */
+/* Prints the headers of blocks [*next, end), as far as v->scan has come. */
 static int
 log_headers(struct view *v, lsn_t *next, lsn_t end)
 {
     for (; *next < end; *next += WAL_BLOCK) {
         struct format f = view_format_full(v->block, CH_PAGE_BYTES);
-        uint64_t off = v->root.log_base + *next % v->root.log_bytes;
+        uint64_t off = wal_scan_offset(v->scan, *next);
         int rc = dev_read(v->dev, off, v->block, CH_PAGE_BYTES);
 
         if (rc != 0)
@@ -231,9 +235,8 @@ log_headers(struct view *v, lsn_t *next, lsn_t end)
 }
 
 static int
-visit_print(struct view *v, const struct wal_record *r, void *arg)
+visit_print(struct view *v, const struct wal_record *r, lsn_t *next)
 {
-    lsn_t *next = arg;
     int rc = log_headers(v, next, r->start / WAL_BLOCK * WAL_BLOCK + WAL_BLOCK);
     struct format f = view_format_full(r->data, r->bytes);
 
@@ -248,15 +251,25 @@ visit_print(struct view *v, const struct wal_record *r, void *arg)
 static int
 dump_log(struct view *v)
 {
+    struct wal_record r;
     lsn_t next = v->root.cut / WAL_BLOCK * WAL_BLOCK, tail = 0;
     int rc;
 
     printf("log of %" PRIu64 " bytes, cut %" PRIu64 ", map_start %" PRIu64 ", epoch %" PRIu32
            " from %" PRIu64 "\n",
            v->root.log_bytes, v->root.cut, v->root.map_start, v->root.epoch, v->root.epoch_start);
-    rc = log_each(v, visit_print, &next, &tail);
-    if (rc == 0)
+    rc = log_open(v, &v->scan);
+    while (rc == 0) {
+        rc = wal_scan_next(v->scan, &r);
+        if (rc == 0)
+            rc = visit_print(v, &r, &next);
+    }
+    if (rc == COHORT_NOTFOUND) {
+        tail = wal_scan_tail(v->scan);
         rc = log_headers(v, &next, tail);
+    }
+    wal_scan_close(v->scan);
+    v->scan = NULL;
     if (rc == 0)
         printf("tail = %" PRIu64 "\n", tail);
     return rc;

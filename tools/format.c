@@ -282,7 +282,8 @@ format_root(struct format *f)
         {8, 'u', "zone_pages"},   {8, 'u', "page_high"},     {8, 'u', "unit_bytes"},
         {4, 'u', "extent_count"}, {4, 'u', "inplace_zones"}, {8, 'x', "digest_map"},
         {8, 'x', "digest_zones"}, {8, 'u', "ids_root"},      {8, 'u', "next_txn"},
-        {8, 'u', "delta_pages"},  {8, 'x', "digest_deltas"}, {40, 'z', "zero"},
+        {8, 'u', "delta_pages"},  {8, 'x', "digest_deltas"}, {32, 'z', "zero"},
+        {4, 'u', "log_zones"},    {4, 'u', "log_zone"},
     };
     static const char *const arrays[] = {"map", "zone table", "deltas"};
     uint64_t extents = ch_min_u64(ch_get32(f->data + 160), META_EXTENTS_MAX);
@@ -304,8 +305,8 @@ format_root(struct format *f)
 static const char *
 state_name(uint64_t state)
 {
-    static const char *const names[] = {"free", "open", "sealed", "collect",
-                                        "dead", "meta", "retired"};
+    static const char *const names[] = {"free", "open", "sealed",  "collect",
+                                        "dead", "meta", "retired", "log"};
 
     return state < CH_ARRAY_LEN(names) ? names[state] : "unknown";
 }

@@ -13,11 +13,17 @@ format_log_header(struct format *f)
 {
     static const struct format_field fields[] = {
         {4, 'c', "crc"},   {4, 'x', "magic"}, {8, 'u', "lsn"},   {8, 'u', "durable"},
-        {4, 'u', "epoch"}, {2, 'u', "used"},  {2, 'u', "first"}, {8, 'x', "database_id"},
+        {4, 'u', "epoch"}, {2, 'u', "used"},  {2, 'u', "first"},
     };
+    static const struct format_field ring[] = {{8, 'x', "database_id"}};
+    static const struct format_field segment[] = {{4, 'x', "database_id_low"}, {4, 'u', "next"}};
 
     f->crc = ch_crc32c(0, f->data + 4, WAL_BLOCK - 4);
     format_fields(f, fields, CH_ARRAY_LEN(fields));
+    if (ch_get32(f->data + 4) == UINT32_C(0xC0106007))
+        format_fields(f, segment, CH_ARRAY_LEN(segment));
+    else
+        format_fields(f, ring, CH_ARRAY_LEN(ring));
 }
 
 /* ---- MAP records ---- */

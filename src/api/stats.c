@@ -57,6 +57,7 @@ fill_store(struct db *db, struct cohort_stats *s)
     s->zone_bytes = db->root.zone_bytes;
     s->zones = zone_count(z);
     s->zones_free = zone_free_count(z);
+    s->zones_log = zone_log_count(z);
     s->space_bytes = dev_size(db->dev);
     s->capacity_bytes = dev_caps(db->dev)->bytes;
 }
@@ -200,6 +201,7 @@ cohort_stats_json(cohort_db *db, char **text)
     FIELD(zone_bytes);
     FIELD(zones);
     FIELD(zones_free);
+    FIELD(zones_log);
     FIELD(gc_zones);
     FIELD(gc_live_bytes);
     FIELD(checkpoints);

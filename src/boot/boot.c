@@ -36,7 +36,6 @@ enum {
     BOOT_ZONES_FIRST = 8, /* of a growing file */
     BOOT_FRAMES_PER_BATCH = 64,
     BOOT_PAGES_PER_SLOT = 8, /* page ids per slot of capacity: compression beyond 8 is not used */
-    BOOT_WAL_USER_PERCENT = 75,
     BOOT_POLL_PERCENT_MAX = 40,
     BOOT_POLL_SWEEPS = 2,
     BOOT_KEEP_SHARE = 64, /* of the device's pages are kept for undo and deletes */
@@ -87,7 +86,8 @@ layout_new(struct db *db)
     const struct dev_caps *caps = dev_caps(db->dev);
     struct meta_root *r = &db->root;
     uint64_t bytes = layout_bytes(db);
-    uint64_t log_end;
+    uint64_t zones_min;
+    int rc;
 
     if (caps->sequential_only) {
         errno = 0;
@@ -110,23 +110,20 @@ layout_new(struct db *db)
     if (r->log_bytes == 0)
         r->log_bytes = ch_clamp_u64(bytes / (caps->growable && db->opts.max_bytes == 0 ? 64 : 32),
                                     MIB, 256 * MIB);
-    r->log_base = META_ROOT_BYTES;
-    log_end = ch_round_up(r->log_base + ch_max_u64(r->log_bytes, 256 * KIB), r->zone_bytes);
-    r->log_bytes = log_end - r->log_base;
-    r->zones_base = log_end;
-    if (caps->bytes < log_end || (caps->bytes - log_end) / r->zone_bytes < BOOT_ZONES_MIN)
+    rc = log_layout(db, r->log_bytes);
+    if (rc != 0)
+        return rc;
+    zones_min = BOOT_ZONES_MIN + log_zones_max(db);
+    if (caps->bytes < r->zones_base || (caps->bytes - r->zones_base) / r->zone_bytes < zones_min)
         return CH_FAIL(COHORT_EMISMATCH,
-                       "%s: %" PRIu64 " bytes are too few for a log of %" PRIu64
-                       " and %d zones of %" PRIu64,
-                       dev_name(db->dev), caps->bytes, r->log_bytes, BOOT_ZONES_MIN, r->zone_bytes);
-    r->zones =
-        caps->growable ? BOOT_ZONES_FIRST : (uint32_t)((caps->bytes - log_end) / r->zone_bytes);
+                       "%s: %" PRIu64 " bytes are too few for a log of %" PRIu64 " and %" PRIu64
+                       " zones of %" PRIu64,
+                       dev_name(db->dev), caps->bytes, r->log_bytes, zones_min, r->zone_bytes);
+    r->zones = caps->growable ? BOOT_ZONES_FIRST
+                              : (uint32_t)((caps->bytes - r->zones_base) / r->zone_bytes);
     /* Home slots lie behind arrays that are sized once, so what a file may hold is fixed here. */
     if (boot_is_inplace(db))
-        r->inplace_zones = (uint32_t)((bytes - log_end) / r->zone_bytes);
-    r->epoch = 1;
-    r->epoch_min = 1;
-    r->epoch_start = r->cut = r->map_start = WAL_BLOCK;
+        r->inplace_zones = (uint32_t)((bytes - r->zones_base) / r->zone_bytes);
     return 0;
 }
 
@@ -157,10 +154,7 @@ match_options(const struct db *db)
     if (db->opts.zone_bytes != 0 && db->opts.zone_bytes != r->zone_bytes)
         return CH_FAIL(COHORT_EMISMATCH, "%s: zone_bytes is %" PRIu64 " since creation",
                        dev_name(db->dev), r->zone_bytes);
-    if (db->opts.log_bytes != 0 && db->opts.log_bytes > r->log_bytes)
-        return CH_FAIL(COHORT_EMISMATCH, "%s: log_bytes is %" PRIu64 " since creation",
-                       dev_name(db->dev), r->log_bytes);
-    return 0;
+    return log_match_options(db);
 }
 
 /* The options of this opening, by the preset and the codec of creation where they leave it open. */
@@ -311,6 +305,7 @@ step_store(struct db *db)
         .zones_base = db->root.zones_base,
         .zone_bytes = db->root.zone_bytes,
         .zones_max = zones_max(db),
+        .log_zones = log_zones_max(db),
         .batch_pages = batch_pages(db),
         .space_target = (unsigned)db->opts.space_target,
         .growable = caps->growable,
@@ -399,63 +394,7 @@ step_arrays(struct db *db)
     return rc;
 }
 
-/* ---- log, cache, tree ---- */
-
-/* Writers fill half of it while the other half is written. With less than some milliseconds' worth they wait for the flush thread to
- * be given a processor, where they keep all of them busy. */
-static uint64_t
-wal_buffer_bytes(const struct db *db)
-{
-    return ch_clamp_u64(db->opts.cache_bytes / 32, 256 * KIB, 4 * MIB);
-}
-
-static int
-step_log(struct db *db)
-{
-    struct wal_config cfg = {
-        .dev = db->dev,
-        .base = db->root.log_base,
-        .bytes = db->root.log_bytes,
-        .buffer_bytes = wal_buffer_bytes(db),
-        .db_id = db->root.db_id,
-        .user_percent = BOOT_WAL_USER_PERCENT,
-        .cut = db->root.cut,
-        .start = db->root.cut,
-    };
-    int rc = 0;
-
-    if (!db->fresh) {
-        rc = recover_pass_map(db, &cfg.start);
-        if (rc == 0 && db->root.map_start > cfg.start)
-            rc = CH_FAIL(COHORT_ELOG,
-                         "log: ends at LSN %" PRIu64 ", the root says %" PRIu64 " at least",
-                         cfg.start, db->root.map_start);
-        if (rc != 0)
-            return rc;
-        /* R10: what stands behind the tail must never be read again. The flush inside also makes durable what pass 1
-         * read from a cache, before any zone that it emptied is written again (S1). */
-        db->root.epoch += !CH_BUG(R10_NO_EPOCH);
-        db->root.epoch_start = CH_BUG(R10_NO_EPOCH) ? db->root.epoch_start : cfg.start;
-        db->root.clean = false;
-        rc = meta_store(db->dev, &db->root);
-        if (rc != 0)
-            return rc;
-    }
-    cfg.epoch = db->root.epoch;
-    rc = wal_create(&cfg, &db->wal);
-    if (rc == 0) {
-        store_set_wal(db->store, db->wal);
-        wal_set_cutter(db->wal, checkpoint_cutter, db);
-        wal_set_recovering(db->wal, true);
-    }
-    return rc;
-}
-
-static void
-undo_log(struct db *db)
-{
-    wal_destroy(db->wal);
-}
+/* ---- cache ---- */
 
 /* Undo of the log's share, and rows of the undo tree for deletes in transactions of a fair size. */
 static uint64_t
@@ -579,7 +518,7 @@ static const struct step {
     {"memory", step_memory, undo_memory},
     {"store", step_store, undo_store},
     {"arrays", step_arrays, undo_arrays},
-    {"log", step_log, undo_log},
+    {"log", log_open, log_close},
     {"cache", step_cache, undo_cache},
     {"trees", trees_open, trees_close},
     {"checkpoint", step_checkpoint, NULL},

@@ -4,8 +4,23 @@
 
 #include "boot/boot.h"
 
-/* recover.c: after the checkpoint was loaded. */
-CH_NODISCARD int recover_pass_map(struct db *db, lsn_t *tail);
+struct wal_segments;
+
+/* log.c. Layout of a new database: zone_bytes is chosen; sets log and zones_base in the root. EOPTION. */
+CH_NODISCARD int log_layout(struct db *db, uint64_t log_bytes);
+/* Zones that are set aside for the log; 0 = it is a ring. */
+uint32_t log_zones_max(const struct db *db);
+CH_NODISCARD int log_match_options(const struct db *db);
+CH_NODISCARD int log_open(struct db *db);
+void log_close(struct db *db);
+/* Notes in the root where a log that is cut at `cut` begins. */
+void log_root(struct db *db, lsn_t cut);
+/* The root with that cut is durable: the zones below are free. */
+void log_give_back(struct db *db, lsn_t cut);
+
+/* recover.c: after the checkpoint was loaded. Log in zones: *segments gets a copy of what the scan found; its zones are freed by
+ * the caller, after an error, too. */
+CH_NODISCARD int recover_pass_map(struct db *db, lsn_t *tail, struct wal_segments *segments);
 /* Redo; notes transactions. Then: hands undo entries of unfinished transactions over. */
 CH_NODISCARD int recover_pass_redo(struct db *db, lsn_t tail);
 CH_NODISCARD int recover_pass_undo(struct db *db, lsn_t tail);

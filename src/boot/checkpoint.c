@@ -308,6 +308,9 @@ write_checkpoint(struct db *db)
         db->root.epoch_min = db->root.epoch;
     for (int i = 0; i < META_ARRAYS; i++)
         db->root.digest[i] = meta_array_digest(db->arrays[i], number);
+    log_root(db, cut);
+    if (CH_BUG(LOG_FREED_EARLY))
+        log_give_back(db, cut);
     if (CH_BUG(R16_ROOT_LATE))
         wal_truncate(db->wal, cut);
     rc = meta_store(db->dev, &db->root);
@@ -316,6 +319,7 @@ write_checkpoint(struct db *db)
     for (int i = 0; i < META_ARRAYS; i++)
         meta_array_commit(db->arrays[i], number);
     store_checkpoint_done(db->store, round);
+    log_give_back(db, cut);
     wal_truncate(db->wal, cut);
     atomic_fetch_add_explicit(&db->checkpoints, 1, memory_order_relaxed);
     return 0;

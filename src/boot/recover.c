@@ -15,6 +15,7 @@
 #include "wal/wal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 static int
 scan_open(const struct db *db, struct wal_scan **scan)
@@ -28,6 +29,9 @@ scan_open(const struct db *db, struct wal_scan **scan)
         .epoch_min = db->root.epoch_min,
         .epoch_start = db->root.epoch_start,
         .epoch = db->root.epoch,
+        .segment_bytes = db->root.log_zones ? db->root.zone_bytes : 0,
+        .zones = db->root.zones,
+        .first_zone = db->root.log_zone,
     };
 
     return wal_scan_open(&cfg, scan);
@@ -54,8 +58,22 @@ known_type(const struct wal_record *r)
                    r->type, r->start);
 }
 
+static int
+segments_copy(const struct wal_segments *from, struct wal_segments *to)
+{
+    if (from->count == 0)
+        return 0;
+    to->zones = malloc(from->count * sizeof(*to->zones));
+    if (to->zones == NULL)
+        return CH_FAIL(COHORT_ENOMEM, "log: segments");
+    memcpy(to->zones, from->zones, from->count * sizeof(*to->zones));
+    to->first = from->first;
+    to->count = to->max = from->count;
+    return 0;
+}
+
 int
-recover_pass_map(struct db *db, lsn_t *tail)
+recover_pass_map(struct db *db, lsn_t *tail, struct wal_segments *segments)
 {
     struct wal_scan *scan = NULL;
     struct wal_record r;
@@ -73,7 +91,7 @@ recover_pass_map(struct db *db, lsn_t *tail)
     }
     if (rc == COHORT_NOTFOUND) {
         *tail = wal_scan_tail(scan);
-        rc = 0;
+        rc = segments_copy(wal_scan_segments(scan), segments);
         ch_log(COHORT_LOG_INFO,
                "recovery: log read from LSN %" PRIu64 " to %" PRIu64 ", %" PRIu64 " map records",
                db->root.cut, *tail, maps);

@@ -16,7 +16,7 @@
 struct dev;
 enum {
     META_ROOT_BYTES = 64 << 10,
-    /* 1: had the main tree only; 2: had no deltas. Read, and migrated by the first root stored */
+    /* 1: had the main tree only; 2: had no deltas and the log in a ring. Read, and migrated by the first root stored */
     META_VERSION = 3,
     META_EXTENTS_MAX = 448,
     META_WRITE_MAX = 16, /* pages of one meta_array_write() */
@@ -38,7 +38,10 @@ struct meta_root {     /* in memory; FORMAT.md gives the bytes */
     uint32_t format_version;
     uint32_t preset, codec; /* as created */
     uint64_t device_bytes;  /* at creation (not files) */
-    uint64_t log_base, log_bytes;
+    uint64_t log_base,
+        log_bytes;    /* log in zones: = zones_base, and how much of it is kept at most */
+    bool log_zones;   /* the log lies in zones (wal.h, segments); version 3 */
+    zone_id log_zone; /* ... and the block below `cut` in this one */
     uint64_t zones_base, zone_bytes;
     uint32_t zones; /* that exist */
     uint32_t

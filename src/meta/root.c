@@ -15,7 +15,8 @@
  *   168  8 digest of the map array        176  8 digest of the zone-table array
  *   184  8 root page of the tree of trees (version 2)  192  8 next transaction id (version 2)
  *   200  8 pages of the array of deltas (version 3)        208  8 its digest (version 3)
- *   216 40 zeroes        256  8 each extent: 4 zone, 1 array, 3 zeroes           rest zeroes
+ *   216 32 zeroes        248  4 1 = the log lies in zones       252  4 its first zone (version 3)
+ *   256  8 each extent: 4 zone, 1 array, 3 zeroes           rest zeroes
  * Version, magic and CRC stand where they stand in every version to come.
  *
  * Invariants:
@@ -41,6 +42,8 @@ enum {
     EXTENTS_OFFSET = 256,
     EXTENT_BYTES = 8,
     FLAG_CLEAN = 1,
+    LOG_PLACE_OFFSET = 248,
+    LOG_ZONE_OFFSET = 252,
 };
 _Static_assert(EXTENTS_OFFSET + META_EXTENTS_MAX * EXTENT_BYTES <= SLOT_BYTES,
                "a root fits its slot");
@@ -82,6 +85,8 @@ meta_root_encode(const struct meta_root *r, uint8_t *block)
     for (size_t i = 0; i < CH_ARRAY_LEN(fields32); i++)
         memcpy(block + fields32[i].off, members + fields32[i].member, 4);
     ch_put32(block + 92, r->clean ? FLAG_CLEAN : 0);
+    ch_put32(block + LOG_PLACE_OFFSET, r->log_zones);
+    ch_put32(block + LOG_ZONE_OFFSET, r->log_zones ? r->log_zone : 0);
     for (uint32_t i = 0; i < r->extent_count; i++) {
         uint8_t *p = block + EXTENTS_OFFSET + i * EXTENT_BYTES;
 
@@ -113,6 +118,9 @@ geometry_ok(const struct meta_root *r)
 static bool
 log_ok(const struct meta_root *r)
 {
+    if (r->log_zones && (r->log_zone >= r->zones || r->log_base != r->zones_base ||
+                         r->log_bytes % r->zone_bytes != 0 || r->cut < r->zone_bytes))
+        return false;
     return r->epoch_start % CH_PAGE_BYTES == 0 && r->epoch_min <= r->epoch &&
            r->cut <= r->map_start;
 }
@@ -145,6 +153,10 @@ fields_decode(const uint8_t *block, struct meta_root *r)
     for (size_t i = 0; i < CH_ARRAY_LEN(fields32); i++)
         memcpy(members + fields32[i].member, block + fields32[i].off, 4);
     r->clean = (ch_get32(block + 92) & FLAG_CLEAN) != 0;
+    if (r->format_version < 3)
+        return;
+    r->log_zones = ch_get32(block + LOG_PLACE_OFFSET) == 1;
+    r->log_zone = ch_get32(block + LOG_ZONE_OFFSET);
 }
 
 int
@@ -163,6 +175,8 @@ meta_root_decode(const uint8_t *block, struct meta_root *out)
     if (r.format_version == 0 || r.sequence == 0 || ch_get32(block + 92) > FLAG_CLEAN)
         return CH_FAIL(COHORT_EROOT, "root record %" PRIu64 ": version, sequence or flags",
                        r.sequence);
+    if (r.format_version >= 3 && ch_get32(block + LOG_PLACE_OFFSET) > 1)
+        return CH_FAIL(COHORT_EROOT, "root record %" PRIu64 ": place of the log", r.sequence);
     if (r.format_version == 1)
         r.ids_root = r.next_txn = 0;
     if (r.format_version < 3)

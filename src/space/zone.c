@@ -9,6 +9,7 @@
  *                                                      |
  *                                                      v
  *                      RETIRED: zone_retire, or zone_free of a zone marked by zone_abandon
+ *                      LOG: zone_take_log() of a FREE zone, and back by zone_free()
  *
  * Every zone is in at most one of these, and struct zone.pos says where it stands there:
  *
@@ -154,7 +155,7 @@ may_open(const struct zone_table *t, unsigned stream)
 {
     uint32_t open = 0;
 
-    if (t->free_count <= zones_kept(t, stream))
+    if (zone_idle(t) <= zones_kept(t, stream))
         return false;
     if (t->cfg.open_max == 0)
         return true;
@@ -206,7 +207,7 @@ static uint64_t
 room(const struct zone_table *t, unsigned stream)
 {
     uint64_t open = 0;
-    uint64_t idle = (uint64_t)t->free_count * t->cfg.slots;
+    uint64_t idle = (uint64_t)zone_idle(t) * t->cfg.slots;
     uint64_t keep = (uint64_t)zones_kept(t, stream) * t->cfg.slots;
 
     for (unsigned e = zone_pool(t, stream); e < zone_pool_end(t, stream); e++) {
@@ -233,7 +234,7 @@ zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots, stru
     z = most > 0 ? stream_zone(t, stream) : CH_ZONE_NONE;
     if (z == CH_ZONE_NONE) {
         rc = CH_FAIL(COHORT_EFULL, "no zone for stream %u: %" PRIu32 " free, %" PRIu32 " kept",
-                     (unsigned)stream, t->free_count, zones_kept(t, stream));
+                     (unsigned)stream, zone_idle(t), zones_kept(t, stream));
         goto out;
     }
     zn = &t->zone[z];
@@ -589,7 +590,8 @@ zone_free(struct zone_table *t, zone_id z)
 
     rt_lock(t->lock);
     zn = zone_at(t, z);
-    CH_ASSERT(zn->state == ZONE_DEAD || zn->state == ZONE_SEALED || zn->state == ZONE_META);
+    CH_ASSERT(zn->state == ZONE_DEAD || zn->state == ZONE_SEALED || zn->state == ZONE_META ||
+              zn->state == ZONE_LOG);
     CH_ASSERT(zn->live_bytes == 0 && zn->inflight == 0); /* Z1, Z2 */
     zone_leave(t, z);
     zn->cursor = 0;
@@ -642,13 +644,50 @@ zone_claim(struct zone_table *t, zone_id z)
 }
 
 int
+zone_take_log(struct zone_table *t, zone_id *out)
+{
+    int rc = 0;
+
+    rt_lock(t->lock);
+    if (t->free_count == 0) {
+        rc = CH_FAIL(COHORT_EFULL, "no free zone for the log, which has %" PRIu32, t->log_count);
+        goto out;
+    }
+    *out = zone_free_lowest(t);
+    change_state(t, *out, ZONE_LOG);
+    t->zone[*out].stream = ZONE_STREAM_LOG;
+out:
+    rt_unlock(t->lock);
+    return rc;
+}
+
+uint32_t
+zone_log_count(const struct zone_table *t)
+{
+    uint32_t n;
+
+    rt_lock(t->lock);
+    n = t->log_count;
+    rt_unlock(t->lock);
+    return n;
+}
+
+uint32_t
+zone_log_aside(const struct zone_table *t)
+{
+    uint32_t n = zone_log_count(t);
+
+    return n > t->cfg.log_zones ? n : t->cfg.log_zones;
+}
+
+int
 zone_take_meta(struct zone_table *t, zone_id *out)
 {
     zone_id z;
     int rc = 0;
 
     rt_lock(t->lock);
-    if (t->free_count == 0) {
+    if (zone_idle(t) == 0) {
         rc = CH_FAIL(COHORT_EFULL, "no free zone for a map extent");
         goto out;
     }
@@ -696,7 +735,7 @@ zone_free_count(const struct zone_table *t)
     uint32_t n;
 
     rt_lock(t->lock);
-    n = t->free_count;
+    n = zone_idle(t);
     rt_unlock(t->lock);
     return n;
 }
@@ -767,7 +806,7 @@ zone_restore(struct zone_table *t, zone_id z, const struct zone_info *in)
     atomic_fetch_add_explicit(&t->live_total, in->live_bytes - zn->live_bytes,
                               memory_order_relaxed); /* wraps as it should */
     zn->live_bytes = in->live_bytes;
-    zn->cursor = state == ZONE_FREE ? 0 : in->cursor;
+    zn->cursor = state == ZONE_FREE || state == ZONE_LOG ? 0 : in->cursor;
     zn->empty_lsn = in->empty_lsn;
     zn->generation = in->generation;
     zn->stream = in->stream;

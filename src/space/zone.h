@@ -3,12 +3,15 @@
  * Pure bookkeeping: no I/O, no clock. Own lock inside (rank SPACE), taken by every function except the
  * pin functions, which are atomics. Zone z covers slots [first_slot + z * slots, ...) of the device.
  *
- * States: FREE -> OPEN -> SEALED -> (COLLECT ->) DEAD -> FREE; META (holds map extents), RETIRED (bad).
+ * States: FREE -> OPEN -> SEALED -> (COLLECT ->) DEAD -> FREE; META (holds map extents), RETIRED (bad), LOG (a segment of
+ * the log: FREE -> LOG -> FREE).
  *   Z1 live_bytes of a zone = sum over the places mapped into it (S3).
  *   Z2 a zone with in-flight spans (reserved, neither committed nor abandoned) is no victim and not DEAD.
  *   Z3 slots of a zone are handed out once between two resets (S4).
  *   Z4 a user stream never takes the last `reserve` free zones (S6); in a shared pool, free zones and the rest of the open ones
  *      together never fall below `reserve` zones by a user stream.
+ *   Z9 nobody but the log takes the free zones that are set aside for it: log_zones, less those that it has (R11). Where
+ *      this header says how many zones are free, they do not count.
  */
 #ifndef CH_SPACE_ZONE_H
 #define CH_SPACE_ZONE_H
@@ -23,7 +26,9 @@ enum zone_state {
     ZONE_COLLECT,
     ZONE_DEAD,
     ZONE_META,
-    ZONE_RETIRED
+    ZONE_RETIRED,
+    ZONE_LOG,
+    ZONE_STATES
 };
 /* Who writes: user pages and GC survivors in up to ZONE_CLASSES classes each (place.h), the log, meta pages. A function that
  * takes an origin takes the first stream of it. */
@@ -42,6 +47,7 @@ struct zone_config {
     uint32_t zones_max;  /* table size bound */
     uint32_t zones;      /* zones that exist now (files grow: zone_grow) */
     uint32_t reserve;    /* free zones kept for GC */
+    uint32_t log_zones;  /* set aside for the log */
     uint32_t open_max;   /* zone_set_open_max() */
     bool shared;         /* users' writes and GC share a class' zone; else each has its own */
 };
@@ -129,13 +135,18 @@ CH_NODISCARD int zone_next_free(const struct zone_table *t, zone_id from, zone_i
 /* FREE -> DEAD and the caller's, as if zone_next_dead() had handed it out: nobody else can take it until zone_free(). False
  * when it is not FREE any more. */
 bool zone_claim(struct zone_table *t, zone_id z);
+/* FREE -> LOG, for its next segment; while it has fewer than log_zones there is one. EFULL. zone_free() gives it back, reset. */
+CH_NODISCARD int zone_take_log(struct zone_table *t, zone_id *out);
+/* Zones that the log has, and those that it has or may still take. */
+uint32_t zone_log_count(const struct zone_table *t);
+uint32_t zone_log_aside(const struct zone_table *t);
 /* FREE -> META for map extents; EFULL. */
 CH_NODISCARD int zone_take_meta(struct zone_table *t, zone_id *out);
 /* Adds zones at the end; EFULL at zones_max. */
 CH_NODISCARD int zone_grow(struct zone_table *t, uint32_t count);
 
 uint32_t zone_count(const struct zone_table *t);
-uint32_t zone_free_count(const struct zone_table *t); /* FREE zones */
+uint32_t zone_free_count(const struct zone_table *t); /* FREE zones, but those set aside (Z9) */
 uint32_t zone_dead_count(const struct zone_table *t);
 /* Of them, those whose last record was not durable when zone_next_dead() last looked. */
 uint32_t zone_waiting_count(const struct zone_table *t);

@@ -4,6 +4,7 @@
 #ifndef CH_SPACE_ZONE_INTERNAL_H
 #define CH_SPACE_ZONE_INTERNAL_H
 
+#include "base/bug.h"
 #include "rt/rt.h"
 #include "space/zone.h"
 
@@ -36,6 +37,7 @@ struct zone_table {
     uint32_t *dead, waiting, ready;
     uint64_t *free_words, *free_summary; /* summary bit: the word is not zero */
     uint32_t free_count, dead_count;     /* dead: handed-out ones included */
+    uint32_t log_count;                  /* LOG zones */
     zone_id open[ZONE_STREAMS];          /* by zone_entry() */
     uint32_t now;                        /* latest clock of zone_note() */
     uint32_t scan_from;                  /* where the next bounded scan for victims begins */
@@ -76,6 +78,17 @@ static inline bool
 zone_is_victim(const struct zone *zn)
 {
     return zn->state == ZONE_SEALED && zn->inflight == 0;
+}
+
+/* Z9: FREE zones that others than the log may take. */
+static inline uint32_t
+zone_idle(const struct zone_table *t)
+{
+    uint32_t owed = t->cfg.log_zones > t->log_count ? t->cfg.log_zones - t->log_count : 0;
+
+    if (CH_BUG(LOG_NO_QUOTA))
+        owed = 0;
+    return t->free_count > owed ? t->free_count - owed : 0;
 }
 
 /* Enters a zone that is in no set into that of `state`; zone_leave() is the inverse. */

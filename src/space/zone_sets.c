@@ -225,6 +225,8 @@ zone_enter(struct zone_table *t, zone_id z, enum zone_state state)
         CH_ASSERT(zn->live_bytes == 0 && zn->inflight == 0); /* Z6 */
         t->dead_count++;
         waiting_insert(t, z);
+    } else if (state == ZONE_LOG) {
+        t->log_count++;
     } else if (zone_is_victim(zn)) {
         zone_enter_victims(t, z);
     }
@@ -250,6 +252,8 @@ zone_leave(struct zone_table *t, zone_id z)
             waiting_remove(t, z);
         else
             ready_remove(t, z);
+    } else if (zn->state == ZONE_LOG) {
+        t->log_count--;
     } else if (zone_is_victim(zn)) {
         victims_remove(t, z);
     }
@@ -289,7 +293,8 @@ check_zone(const struct zone_table *t, zone_id z)
     if (open != (zn->state == ZONE_OPEN) || in_free != (zn->state == ZONE_FREE) ||
         zn->cursor > t->cfg.slots || zn->live_bytes > (uint64_t)t->cfg.slots * CH_SLOT_BYTES)
         return false;
-    if (zn->state == ZONE_FREE && (zn->cursor != 0 || zn->live_bytes != 0 || zn->inflight != 0))
+    if ((zn->state == ZONE_FREE || zn->state == ZONE_LOG) &&
+        (zn->cursor != 0 || zn->live_bytes != 0 || zn->inflight != 0))
         return false;
     if (zone_is_victim(zn))
         return zn->pos < t->victim_count && t->victims[zn->pos] == z;
@@ -328,7 +333,7 @@ zone_check(const struct zone_table *t)
 {
     struct heap victims, waiting;
     uint64_t live = 0;
-    uint32_t counts[ZONE_RETIRED + 1] = {0};
+    uint32_t counts[ZONE_STATES] = {0};
     uint32_t is_victims = 0, handed_out = 0;
     bool ok;
 
@@ -345,7 +350,8 @@ zone_check(const struct zone_table *t)
     }
     ok = ok && live == atomic_load_explicit(&t->live_total, memory_order_relaxed) &&
          counts[ZONE_FREE] == t->free_count && counts[ZONE_DEAD] == t->dead_count &&
-         is_victims == t->victim_count && t->waiting + t->ready + handed_out == t->dead_count;
+         counts[ZONE_LOG] == t->log_count && is_victims == t->victim_count &&
+         t->waiting + t->ready + handed_out == t->dead_count;
     rt_unlock(t->lock);
     return ok;
 }

@@ -38,6 +38,7 @@ model_init(struct zt *t, struct model *m, uint32_t slots)
                                 .zones_max = ZONES,
                                 .zones = (uint32_t)zt_below(t, ZONES + 1),
                                 .reserve = (uint32_t)zt_below(t, 3),
+                                .log_zones = (uint32_t)(zt_below(t, 2) * zt_below(t, 5)),
                                 .open_max = (uint32_t)zt_below(t, 4),
                                 .shared = zt_below(t, 2) == 0}};
     m->zones = m->cfg.zones;
@@ -54,6 +55,16 @@ model_count(const struct model *m, enum zone_state state)
     for (uint32_t z = 0; z < m->zones; z++)
         n += m->z[z].state == state;
     return n;
+}
+
+/* Z9: free zones that others than the log may take. */
+static uint32_t
+model_idle(const struct model *m)
+{
+    uint32_t have = model_count(m, ZONE_LOG), idle = model_count(m, ZONE_FREE);
+    uint32_t owed = m->cfg.log_zones > have ? m->cfg.log_zones - have : 0;
+
+    return idle > owed ? idle - owed : 0;
 }
 
 static zone_id
@@ -74,7 +85,8 @@ model_compare(struct zt *t, const struct model *m)
 
     ZT_CHECK(t, zone_check(m->zt));
     ZT_CHECK(t, zone_count(m->zt) == m->zones);
-    ZT_CHECK(t, zone_free_count(m->zt) == model_count(m, ZONE_FREE));
+    ZT_CHECK(t, zone_free_count(m->zt) == model_idle(m));
+    ZT_CHECK(t, zone_log_count(m->zt) == model_count(m, ZONE_LOG));
     ZT_CHECK(t, zone_dead_count(m->zt) == model_count(m, ZONE_DEAD));
     ZT_CHECK(t, zone_waiting_count(m->zt) <= zone_dead_count(m->zt));
     for (uint32_t z = 0; z < m->zones; z++) {
@@ -115,7 +127,7 @@ model_room(const struct model *m, unsigned stream)
     unsigned first;
     unsigned end;
     uint64_t keep = stream < ZONE_STREAM_GC ? (uint64_t)m->cfg.reserve * m->cfg.slots : 0;
-    uint64_t idle = (uint64_t)model_count(m, ZONE_FREE) * m->cfg.slots;
+    uint64_t idle = (uint64_t)model_idle(m) * m->cfg.slots;
     uint64_t room = 0;
 
     (void)model_entry(m, stream, &first, &end);
@@ -147,7 +159,7 @@ model_writer(const struct model *m, unsigned stream)
         if (best == ZONE_STREAMS || abs((int)s - (int)e) <= abs((int)best - (int)e))
             best = s;
     }
-    if (model_count(m, ZONE_FREE) > (stream < ZONE_STREAM_GC ? m->cfg.reserve : 0) &&
+    if (model_idle(m) > (stream < ZONE_STREAM_GC ? m->cfg.reserve : 0) &&
         (m->cfg.open_max == 0 || open < m->cfg.open_max))
         return e;
     return best;
@@ -359,12 +371,27 @@ do_rare(struct zt *t, struct model *m)
     enum zone_stream stream = draw_stream(t);
     zone_id z = (zone_id)zt_below(t, ZONES);
     zone_id lowest = model_lowest_free(m);
+    uint32_t idle;
     uint32_t more = (uint32_t)zt_below(t, 3);
     unsigned e;
     unsigned first;
     unsigned end;
 
-    switch (zt_below(t, 6)) {
+    switch (zt_below(t, 7)) {
+    case 5:
+        if (z < m->zones && m->z[z].state == ZONE_LOG) { /* a cut gives it back */
+            zone_free(m->zt, z);
+            m->z[z].generation++;
+            m->z[z].empty_lsn = 0;
+            m->z[z].state = m->z[z].retire ? ZONE_RETIRED : ZONE_FREE;
+            break;
+        }
+        ZT_STATUS(t, zone_take_log(m->zt, &z), lowest == CH_ZONE_NONE ? COHORT_EFULL : 0);
+        if (lowest != CH_ZONE_NONE) {
+            ZT_CHECK(t, z == lowest);
+            m->z[z].state = ZONE_LOG;
+        }
+        break;
     case 4:
         if (zt_below(t, 4) != 0)
             break;
@@ -401,8 +428,9 @@ do_rare(struct zt *t, struct model *m)
     default:
         if (zt_below(t, 10) != 0)
             break;
-        ZT_STATUS(t, zone_take_meta(m->zt, &z), lowest == CH_ZONE_NONE ? COHORT_EFULL : 0);
-        if (lowest != CH_ZONE_NONE) {
+        idle = model_idle(m);
+        ZT_STATUS(t, zone_take_meta(m->zt, &z), idle == 0 ? COHORT_EFULL : 0);
+        if (idle > 0) {
             ZT_CHECK(t, z == lowest);
             m->z[z].state = ZONE_META;
         }
@@ -410,7 +438,7 @@ do_rare(struct zt *t, struct model *m)
     }
 }
 
-/* Goal: Z1..Z8, the exact victim, the exact EFULL, in random histories of everything callers do. */
+/* Goal: Z1..Z9, the exact victim, the exact EFULL, in random histories of everything callers do. */
 static void
 test_model(struct zt *t)
 {
@@ -468,8 +496,8 @@ test_restore(struct zt *t)
     for (int step = 0; step < 300; step++) {
         zone_id z = (zone_id)zt_below(t, 40);
 
-        in.state = (enum zone_state)zt_below(t, ZONE_RETIRED + 1);
-        in.cursor = in.state == ZONE_FREE ? 0 : (uint32_t)zt_below(t, 9);
+        in.state = (enum zone_state)zt_below(t, ZONE_STATES);
+        in.cursor = in.state == ZONE_FREE || in.state == ZONE_LOG ? 0 : (uint32_t)zt_below(t, 9);
         in.live_bytes = in.state == ZONE_SEALED ? 16 * zt_below(t, 1000) : 0;
         in.empty_lsn = zt_below(t, 100);
         in.generation = (uint32_t)zt_below(t, 100);

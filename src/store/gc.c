@@ -207,6 +207,17 @@ reset_zone(struct store *s, zone_id z)
         punch_displaced(s);
 }
 
+void
+store_log_free(struct store *s, zone_id z)
+{
+    uint64_t off = s->cfg.zones_base + z * s->cfg.zone_bytes;
+
+    if (s->cfg.discard && dev_reset(s->cfg.dev, off, s->cfg.zone_bytes) != 0)
+        ch_log(COHORT_LOG_WARNING, "zone %u of the log: discard failed", z); /* advice only */
+    zone_free(s->zones, z);
+    store_count(&s->zones_reset, 1);
+}
+
 int
 gc_reset_dead(struct store *s, bool urgent, bool *did)
 {

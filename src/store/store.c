@@ -356,6 +356,7 @@ store_census(struct store *s)
         out += info.state == ZONE_META || info.state == ZONE_RETIRED ||
                (s->flags[z] & STORE_ZONE_BAD) != 0;
     }
+    out += zone_log_aside(s->zones);
     atomic_store_explicit(&s->zones_out, out, memory_order_relaxed);
     placing_census(s);
     gc_census_trim(s);
@@ -480,6 +481,7 @@ create_tables(struct store *s)
         .reserve = s->reserve,
         .shared = cfg->placement == PLACE_NOSEP || cfg->placement == PLACE_LOG,
         .open_max = 1,
+        .log_zones = cfg->log_zones,
     };
     int rc = map_create(cfg->pages_max, &s->map);
 

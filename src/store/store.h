@@ -36,6 +36,7 @@ struct store_config {
     int codec_level;
     uint64_t zones_base, zone_bytes; /* data area on the device */
     uint32_t zones, zones_max;
+    uint32_t log_zones; /* set aside for the log, when it lies in zones; else 0 */
     uint64_t pages_max;
     unsigned batch_pages;  /* most pages per store_write, <= CH_BATCH_MAX */
     unsigned space_target; /* percent; growable devices */
@@ -169,6 +170,11 @@ enum {
     STORE_RECORD_MAP = 1
 }; /* log record type owned by store */
 CH_NODISCARD int store_replay(struct store *s, const uint8_t *data, uint32_t bytes);
+/* Before store_reconcile(): the log lies in these zones and in no others, whatever the checkpoint's table says. ELOG when one of
+ * them cannot be the log's. */
+CH_NODISCARD int store_log_zones(struct store *s, const zone_id *zones, uint32_t n);
+/* The log needs the zone no more (a root that says so is durable): discarded, and free. Takes no lock but the zone table's. */
+void store_log_free(struct store *s, zone_id z);
 /* After pass 1: recounts live bytes of every zone from the map; EMAP when places overlap zones wrongly. Zones without
  * live bytes become free (after reset), others sealed. */
 CH_NODISCARD int store_reconcile(struct store *s);

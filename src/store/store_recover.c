@@ -5,7 +5,8 @@
  * absolute (R7), and reconcile writes nothing but resets of zones that no page is mapped into.
  *
  *   V1 (S3) after reconcile a zone's live bytes are what the map says; states follow from them: no live byte = FREE and
- *      reset, else SEALED, whatever the checkpoint knew. META and RETIRED are believed.
+ *      reset, else SEALED, whatever the checkpoint knew. META and RETIRED are believed; LOG is what the log itself
+ *      says (store_log_zones()).
  *   V2 (S1) nothing is reset before what the replay read is durable: reconcile begins with a device flush.
  *   V3 verify needs bounded memory: one bitmap of VERIFY_SLOTS slots at a time, a pass over the map for each.
  *
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/bug.h"
 #include "base/status.h"
 #include "space/heat.h"
 
@@ -129,7 +131,7 @@ reconcile_zone(struct store *s, zone_id z, uint64_t live, bool *reset)
 
     zone_info(s->zones, z, &info);
     *reset = false;
-    if (info.state == ZONE_META || info.state == ZONE_RETIRED) {
+    if (info.state == ZONE_META || info.state == ZONE_RETIRED || info.state == ZONE_LOG) {
         if (live != 0)
             return CH_FAIL(COHORT_EMAP, "zone %u: pages in a zone of state %d", z, (int)info.state);
         return 0;
@@ -178,6 +180,31 @@ reconcile_zones(struct store *s, const uint64_t *live)
     if (rc == 0)
         rc = reconcile_reset(s, z - run, run);
     return rc;
+}
+
+int
+store_log_zones(struct store *s, const zone_id *zones, uint32_t n)
+{
+    struct zone_info info;
+
+    for (zone_id z = 0; z < zone_count(s->zones); z++) {
+        zone_info(s->zones, z, &info);
+        if (info.state != ZONE_LOG)
+            continue;
+        info.state = ZONE_SEALED; /* free, unless it is among those below */
+        zone_restore(s->zones, z, &info);
+    }
+    for (uint32_t i = 0; i < n && !CH_BUG(LOG_ZONE_LOST); i++) {
+        if (zones[i] >= zone_count(s->zones))
+            return CH_FAIL(COHORT_ELOG, "log: zone %u of %u", zones[i], zone_count(s->zones));
+        zone_info(s->zones, zones[i], &info);
+        if (info.state == ZONE_META || info.state == ZONE_RETIRED || info.state == ZONE_LOG)
+            return CH_FAIL(COHORT_ELOG, "log: zone %u is in state %d", zones[i], (int)info.state);
+        info = (struct zone_info){
+            .state = ZONE_LOG, .generation = info.generation, .stream = ZONE_STREAM_LOG};
+        zone_restore(s->zones, zones[i], &info);
+    }
+    return 0;
 }
 
 int
@@ -278,7 +305,7 @@ zone_entry_load(struct store *s, zone_id z, const uint8_t *e)
 {
     struct zone_info info = {0};
 
-    if (e[0] > ZONE_RETIRED || ch_get32(e + 4) > s->zone_slots)
+    if (e[0] >= ZONE_STATES || ch_get32(e + 4) > s->zone_slots)
         return CH_FAIL(COHORT_EMAP, "zone table: zone %" PRIu32 " in state %u", z, e[0]);
     info.state = (enum zone_state)e[0];
     /* What was going on with it ended with the process; its live bytes come from the map (store_reconcile()). */
@@ -458,7 +485,8 @@ verify_zones(struct verify *v)
         if (info.live_bytes != v->live[z])
             finding(v, "zone %u: %" PRIu64 " live bytes, the map says %" PRIu64, z, info.live_bytes,
                     v->live[z]);
-        if (v->live[z] != 0 && (info.state == ZONE_FREE || info.state == ZONE_META))
+        if (v->live[z] != 0 &&
+            (info.state == ZONE_FREE || info.state == ZONE_META || info.state == ZONE_LOG))
             finding(v, "zone %u: pages in a zone of state %d", z, (int)info.state);
     }
     if (!zone_check(v->s->zones))

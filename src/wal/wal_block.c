@@ -4,7 +4,7 @@
  *   16 8 durable LSN when written       24 4 epoch         28 2 used bytes, header included
  *   30 2 first record's offset, 0 = none                   32 8 database id
  *
- * In segments: another magic, the checksum begins with the upper half of the database id, and
+ * In segments: another magic, and
  *   32 4 lower half of the database id  36 4 1 + zone of the next segment, 0 = not known
  *
  * A block that parses holds at least one payload byte, its first record starts inside of what is used,
@@ -14,12 +14,6 @@
 #include "wal/wal_internal.h"
 
 _Static_assert(CH_ZONE_NONE == UINT32_MAX, "no zone is number 0 in a block");
-
-static uint32_t
-checksum(const uint8_t *block, const struct wal_block *b)
-{
-    return ch_crc32c(b->segment ? (uint32_t)(b->db_id >> 32) : 0, block + 4, WAL_BLOCK - 4);
-}
 
 void
 wal_block_seal(uint8_t *block, const struct wal_block *b)
@@ -34,7 +28,7 @@ wal_block_seal(uint8_t *block, const struct wal_block *b)
     ch_put64(block + 32, b->db_id);
     if (b->segment)
         ch_put32(block + 36, b->next + 1); /* CH_ZONE_NONE + 1 = 0 */
-    ch_put32(block, checksum(block, b));
+    ch_put32(block, ch_crc32c(0, block + 4, WAL_BLOCK - 4));
 }
 
 bool
@@ -64,7 +58,7 @@ wal_block_parse(const uint8_t *block, uint64_t db_id, struct wal_block *out)
         return false;
     if (b.first != 0 && (b.first < WAL_BLOCK_HEADER || b.first >= b.used))
         return false;
-    if (ch_get32(block) != checksum(block, &b) && !CH_BUG(R10_NO_CHECKSUM))
+    if (ch_get32(block) != ch_crc32c(0, block + 4, WAL_BLOCK - 4) && !CH_BUG(R10_NO_CHECKSUM))
         return false;
     *out = b;
     return true;

@@ -89,6 +89,22 @@ draw_options(struct sim_plan *p, struct ch_prng *r)
     o->delta_percent = chance(r, 50) ? 30 : 1 + draw(r, 100);
 }
 
+/* The log in zones needs a few of them. Drawn by itself, so that all else is as it was before there was a choice. */
+static void
+draw_log_place(struct sim_plan *p)
+{
+    struct ch_prng r;
+    bool inplace =
+        p->opts.preset == COHORT_PRESET_INPLACE || p->opts.preset == COHORT_PRESET_INPLACE_ATOMIC;
+
+    ch_prng_init(&r, p->seed ^ UINT64_C(0x10672));
+    if (inplace || !chance(&r, 50))
+        return;
+    p->opts.log_place = COHORT_LOG_PLACE_ZONES;
+    p->drive_kib += 3 * p->opts.zone_bytes / KIB;
+    p->drive_kib = ch_round_up(p->drive_kib, 128);
+}
+
 static void
 draw_workload(struct sim_plan *p, struct ch_prng *r)
 {
@@ -214,6 +230,7 @@ sim_plan_draw(struct sim_plan *p, uint64_t seed)
     draw_workload(p, &r);
     draw_transactions(p, &r);
     draw_drive(p, &r);
+    draw_log_place(p);
     p->boots = 1 + (unsigned)draw(&r, 4);
     for (unsigned i = 0; i < p->boots; i++)
         draw_boot(p, &p->boot[i], &r);
