@@ -675,7 +675,7 @@ zone_log_count(const struct zone_table *t)
 uint32_t
 zone_log_aside(const struct zone_table *t)
 {
-    uint32_t n = zone_log_count(t);
+    uint32_t n = t->cfg.log_zones == 0 ? 0 : zone_log_count(t); /* a ring needs no look */
 
     return n > t->cfg.log_zones ? n : t->cfg.log_zones;
 }

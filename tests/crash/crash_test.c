@@ -204,11 +204,17 @@ run_script(cohort_db *db, uint64_t seed, unsigned ops, struct model *m)
     return rc != 0 ? rc : aborted;
 }
 
+/* "oop/zones" is preset oop with the log in zones. */
 static void
 options(struct cohort_options *o, const char *preset)
 {
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(preset, "/"), preset);
     cohort_options_init(o);
-    if (cohort_options_set(o, "preset", preset) != 0 ||
+    if (strstr(preset, "/zones") != NULL && cohort_options_set(o, "log_place", "zones") != 0)
+        abort();
+    if (cohort_options_set(o, "preset", name) != 0 ||
         cohort_options_set(o, "background", "no") != 0 ||
         cohort_options_set(o, "cache_bytes", "1M") != 0 ||
         cohort_options_set(o, "zone_bytes", "64K") != 0 ||

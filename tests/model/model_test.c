@@ -828,6 +828,8 @@ draw_options(struct world *w)
     set(w, "zone_bytes", zones[zt_below(w->t, 4)]);
     set(w, "log_bytes", logs[zt_below(w->t, 4)]);
     set(w, "cache_bytes", zt_below(w->t, 2) == 0 ? "1M" : "2M");
+    if (w->opts.preset != COHORT_PRESET_INPLACE && w->opts.preset != COHORT_PRESET_INPLACE_ATOMIC)
+        set(w, "log_place", zt_below(w->t, 2) == 0 ? "ring" : "zones");
     set(w, "checkpoint_percent", percents[zt_below(w->t, 4)]);
     set(w, "discard", zt_below(w->t, 4) == 0 ? "no" : "yes");
     w->threads = 1 + (unsigned)zt_below(w->t, THREADS_MAX);
