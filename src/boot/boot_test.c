@@ -10,15 +10,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const uint64_t presets[] = {COHORT_PRESET_COHORT, COHORT_PRESET_INPLACE,
-                                   COHORT_PRESET_INPLACE_ATOMIC, COHORT_PRESET_OOP,
-                                   COHORT_PRESET_OOP_PACK};
+static const struct {
+    uint64_t preset, log_place;
+} layouts[] = {
+    {COHORT_PRESET_COHORT, COHORT_LOG_PLACE_DEFAULT},
+    {COHORT_PRESET_INPLACE, COHORT_LOG_PLACE_DEFAULT},
+    {COHORT_PRESET_INPLACE_ATOMIC, COHORT_LOG_PLACE_RING},
+    {COHORT_PRESET_OOP, COHORT_LOG_PLACE_RING},
+    {COHORT_PRESET_OOP_PACK, COHORT_LOG_PLACE_RING},
+    {COHORT_PRESET_OOP, COHORT_LOG_PLACE_ZONES},
+    {COHORT_PRESET_OOP_PACK, COHORT_LOG_PLACE_ZONES},
+};
 
 static void
 small_options(struct zt *t, struct cohort_options *o)
 {
     cohort_options_init(o);
-    o->preset = presets[t->seed % CH_ARRAY_LEN(presets)];
+    o->preset = layouts[t->seed % CH_ARRAY_LEN(layouts)].preset;
+    o->log_place = layouts[t->seed % CH_ARRAY_LEN(layouts)].log_place;
     o->background = COHORT_BACKGROUND_NO;
     o->cache_bytes = 1 << 20;
     o->zone_bytes = 64 << 10;
@@ -29,7 +38,7 @@ small_options(struct zt *t, struct cohort_options *o)
 static const char *
 drive_text(const struct zt *t)
 {
-    return presets[t->seed % CH_ARRAY_LEN(presets)] == COHORT_PRESET_INPLACE_ATOMIC
+    return layouts[t->seed % CH_ARRAY_LEN(layouts)].preset == COHORT_PRESET_INPLACE_ATOMIC
                ? "generic,bytes=16M,superblock=256K,cache=volatile,tear=no"
                : "generic,bytes=16M,superblock=256K,cache=volatile";
 }
@@ -359,6 +368,7 @@ test_other_capacity(struct zt *t)
 
         small_options(t, &o);
         o.zone_bytes = k == 0 ? 256 << 10 : 0;
+        o.log_place = COHORT_LOG_PLACE_DEFAULT; /* a file's log is a ring */
         o.max_bytes = sizes[k];
         ZT_OK(t, dev_open(path, k == 0 ? DEV_CREATE : 0, sizes[k], &dev));
         ZT_OK(t, boot_open(dev, &o, k == 0, &db));
@@ -407,6 +417,7 @@ test_small_in_place(struct zt *t)
         int rc;
 
         small_options(t, &o);
+        o.log_place = COHORT_LOG_PLACE_DEFAULT;
         o.preset = COHORT_PRESET_INPLACE;
         (void)snprintf(text, sizeof(text), "generic,bytes=%uK,superblock=64K,cache=volatile", kib);
         ZT_OK(t, sim_drive_create(text, &drive));
@@ -426,17 +437,118 @@ test_small_in_place(struct zt *t)
     ZT_CHECK(t, refused > 0 && taken > 0);
 }
 
+/* Opens (and closes) with these options; returns what the opening said. */
+static int
+try_open(struct zt *t, struct dev *dev, const struct cohort_options *o, bool create)
+{
+    struct db *db = NULL;
+    int rc = boot_open(dev, o, create, &db);
+
+    if (rc == 0)
+        ZT_OK(t, boot_close(db));
+    return rc;
+}
+
+/* Goal: where the log lies is chosen at creation, and only where it can be. */
+static void
+test_log_place_is_checked(struct zt *t)
+{
+    struct sim_drive *drive = NULL;
+    struct cohort_options o;
+    struct dev *dev = NULL;
+    char path[512];
+
+    small_options(t, &o);
+    o.preset = COHORT_PRESET_OOP;
+    o.log_place = COHORT_LOG_PLACE_ZONES;
+    (void)snprintf(path, sizeof(path), "%s/db", zt_tmpdir(t));
+    ZT_OK(t, dev_open(path, DEV_CREATE, 64 << 20, &dev));
+    ZT_STATUS(t, try_open(t, dev, &o, true), COHORT_EOPTION);
+    ZT_OK(t, sim_drive_create("generic,bytes=16M,superblock=256K", &drive));
+    o.preset = COHORT_PRESET_INPLACE;
+    ZT_OK(t, dev_sim_open(drive, &dev));
+    ZT_STATUS(t, try_open(t, dev, &o, true), COHORT_EOPTION);
+    o.preset = COHORT_PRESET_OOP;
+    ZT_OK(t, dev_sim_open(drive, &dev));
+    ZT_OK(t, try_open(t, dev, &o, true));
+    o.log_place = COHORT_LOG_PLACE_RING;
+    ZT_OK(t, dev_sim_open(drive, &dev));
+    ZT_STATUS(t, try_open(t, dev, &o, false), COHORT_EMISMATCH);
+    o.log_place = COHORT_LOG_PLACE_DEFAULT;
+    ZT_OK(t, dev_sim_open(drive, &dev));
+    ZT_OK(t, try_open(t, dev, &o, false));
+    sim_drive_destroy(drive);
+}
+
+/* The log has the zones that the table says, no more than are set aside, and those that are not taken are there. */
+static void
+check_log_zones(struct zt *t, struct db *db)
+{
+    const struct zone_table *z = store_zones(db->store);
+    uint64_t most = wal_segments_max(db->root.log_bytes, db->root.zone_bytes);
+    uint32_t n = wal_segment_count(db->wal);
+    uint32_t free = 0;
+
+    ZT_CHECK(t, zone_log_count(z) == n && n >= 1 && n <= most && zone_log_aside(z) == most);
+    for (zone_id i = 0; i < zone_count(z); i++) {
+        struct zone_info info;
+
+        zone_info(z, i, &info);
+        free += info.state == ZONE_FREE;
+    }
+    ZT_CHECK(t, free + n >= most && zone_check(z)); /* L1 */
+}
+
+/* Goal: L1, L3: the log's zones come and go, are never more than were set aside and never fewer than it may need, through crashes.
+ * Method: many logs' worth of writes on a small drive; a power cut and an opening now and then. */
+static void
+test_log_zones_come_and_go(struct zt *t)
+{
+    struct sim_drive *drive = NULL;
+    struct cohort_options o;
+    struct dev *dev = NULL;
+    struct db *db = NULL;
+    lsn_t logged;
+    unsigned i = 0;
+
+    small_options(t, &o);
+    o.preset = COHORT_PRESET_OOP;
+    o.log_place = COHORT_LOG_PLACE_ZONES;
+    ZT_OK(t, sim_drive_create("generic,bytes=4M,superblock=256K,cache=volatile", &drive));
+    ZT_OK(t, dev_sim_open(drive, &dev));
+    ZT_OK(t, boot_open(dev, &o, true, &db));
+    for (unsigned life = 0; life < 3; life++) {
+        logged = wal_end(db->wal);
+        for (; wal_end(db->wal) < logged + 3 * db->root.log_bytes; i++) {
+            put(t, db, i % 2000, i);
+            if (i % 50 == 0)
+                check_log_zones(t, db);
+        }
+        boot_kill(db);
+        sim_drive_crash(drive, t->seed + life);
+        ZT_OK(t, dev_sim_open(drive, &dev));
+        ZT_OK(t, boot_open(dev, &o, false, &db));
+        check_log_zones(t, db);
+        expect(t, db, (i - 1) % 2000, i - 1);
+    }
+    ZT_OK(t, boot_check(db, NULL, NULL, &(struct cohort_check_result){0}));
+    ZT_OK(t, boot_close(db));
+    sim_drive_destroy(drive);
+}
+
 int
 main(int argc, char **argv)
 {
     static const struct zt_case cases[] = {
-        {"open_fails_at_every_request", test_open_fails_at_every_request, 5},
-        {"recovery_is_interrupted", test_recovery_is_interrupted, 10},
+        {"open_fails_at_every_request", test_open_fails_at_every_request, 7},
+        {"recovery_is_interrupted", test_recovery_is_interrupted, 14},
         {"log_too_small_for_cleaning", test_log_too_small_for_cleaning, 20},
         {"unlogged_after_begin_holds_the_log", test_unlogged_after_begin_holds_the_log, 5},
         {"other_capacity", test_other_capacity, 5},
-        {"clean_close", test_clean_close, 5},
         {"small_in_place", test_small_in_place, 1},
+        {"clean_close", test_clean_close, 7},
+        {"log_place_is_checked", test_log_place_is_checked, 1},
+        {"log_zones_come_and_go", test_log_zones_come_and_go, 5},
     };
 
     return zt_main(argc, argv, "boot", cases, CH_ARRAY_LEN(cases));
