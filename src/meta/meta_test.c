@@ -43,6 +43,18 @@ example_root(struct zt *t, struct meta_root *r)
     r->digest[1] = ch_prng_next(&t->rng);
 }
 
+/* ... with the log in zones. */
+static void
+log_in_zones(struct zt *t, struct meta_root *r)
+{
+    r->log_zones = true;
+    r->log_zone = (zone_id)zt_below(t, r->zones);
+    r->log_base = r->zones_base;
+    r->log_bytes = 4 * r->zone_bytes;
+    r->map_start += r->zone_bytes;
+    r->cut += r->zone_bytes;
+}
+
 static void
 drive_open(struct zt *t, struct sim_drive *drive, const struct dev_fault_plan *plan,
            struct dev **out)
@@ -68,6 +80,8 @@ test_root_bytes(struct zt *t)
     r.sequence = 1 + zt_below(t, 1000);
     r.format_version = META_VERSION;
     r.zones = 1000;
+    if (zt_below(t, 2) == 0)
+        log_in_zones(t, &r);
     r.extent_count =
         zt_below(t, 3) == 0 ? META_EXTENTS_MAX : (uint32_t)zt_below(t, META_EXTENTS_MAX);
     for (uint32_t i = 0; i < r.extent_count; i++) {
@@ -135,6 +149,12 @@ test_root_refuses_nonsense(struct zt *t)
     WRONG(map_start, good.cut - 1);
     WRONG(sequence, 0);
     WRONG(format_version, 0);
+    log_in_zones(t, &good);
+    ZT_OK(t, decode_of(&good));
+    WRONG(log_zone, good.zones);
+    WRONG(log_base, META_ROOT_BYTES);
+    WRONG(log_bytes, good.zone_bytes + 4096);
+    WRONG(cut, good.zone_bytes - 1);
 #undef WRONG
     r = good;
     r.format_version = 2; /* had no deltas */

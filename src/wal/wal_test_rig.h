@@ -39,6 +39,7 @@ struct rig {
     zone_id zone_of[RIG_NUMBERS]; /* of each segment that ever was; freed ones too */
     uint64_t next_number;         /* of the segment to be taken next */
     struct wal_segments known;    /* what the last scan found; copy */
+    bool no_zone;                 /* rig_take() fails */
 };
 
 /* The zone that wal_kept(from) lies in, or lay in. */
@@ -66,6 +67,8 @@ rig_take(void *arg, zone_id *out)
     struct rig *r = arg;
     zone_id z;
 
+    if (r->no_zone)
+        return CH_FAIL(COHORT_EFULL, "no zone");
     rt_lock(&r->lock);
     do
         z = (zone_id)ch_prng_below(&r->rng, RIG_ZONES);
