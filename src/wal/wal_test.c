@@ -870,6 +870,7 @@ test_no_zone(struct zt *t)
 {
     struct rig r;
     struct model m;
+    lsn_t last = (lsn_t)RIG_START + RIG_SEGMENT - WAL_BLOCK; /* block of the first segment */
     lsn_t tail;
     int rc = 0;
 
