@@ -458,8 +458,8 @@ COHORT_API int cohort_stats(cohort_db *db, struct cohort_stats *s);
 COHORT_API int cohort_stats_json(cohort_db *db, char **text);
 COHORT_API void cohort_free(void *p);
 /* How full each zone is, one character a zone in their order: '.' free, '0' to '9' tenths of live bytes, 'A' to 'J' the
- * same of a zone that is being filled, 'm' the arrays of map and zone table, 'x' retired. The first `n` of them are written,
- * without a final zero; *zones is how many there are. Written in place there is nothing to tell: all count as free. */
+ * same of a zone that is being filled, 'm' the arrays of map and zone table, 'l' the log, 'x' retired. The first `n` of them are
+ * written, without a final zero; *zones is how many there are. Written in place there is nothing to tell: all count as free. */
 COHORT_API int cohort_zone_map(cohort_db *db, char *map, size_t n, size_t *zones);
 
 /* Verifies every page, image, place and zone of an open, otherwise idle database; each finding is

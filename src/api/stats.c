@@ -248,6 +248,8 @@ zone_letter(const struct zone_info *z, uint64_t zone_bytes)
         return (char)('0' + tenth);
     case ZONE_META:
         return 'm';
+    case ZONE_LOG:
+        return 'l';
     case ZONE_RETIRED:
         return 'x';
     }

@@ -27,9 +27,10 @@ enum zone_state {
     ZONE_DEAD,
     ZONE_META,
     ZONE_RETIRED,
-    ZONE_LOG,
-    ZONE_STATES
+    ZONE_LOG
 };
+#define ZONE_STATES (ZONE_LOG + 1)
+
 /* Who writes: user pages and GC survivors in up to ZONE_CLASSES classes each (place.h), the log, meta pages. A function that
  * takes an origin takes the first stream of it. */
 enum zone_stream {
