@@ -129,10 +129,10 @@ struct wal {
 
     _Alignas(64) struct wal_stripe stripes[WAL_POOL_STRIPES];
 
-    struct rt_cond done;  /* a flush ended */
-    struct rt_cond room;  /* reservations wait */
-    struct rt_cond press; /* wal_pressure() waits */
-    struct rt_cond half;  /* wal_half_full() waits */
+    struct rt_cond done;          /* a flush ended */
+    struct rt_cond room;          /* reservations wait */
+    struct rt_cond press;         /* wal_pressure() waits */
+    struct rt_cond half;          /* wal_half_full() waits */
     struct wal_segments segments; /* the leader adds, wal_segment_pop() removes */
     struct wal_waiter *waiting[WAL_CLASSES],
         **waiting_end[WAL_CLASSES];      /* by enum wal_class, first come first served */
