@@ -17,7 +17,7 @@ struct name_value {
 };
 
 static const struct name_value place_names[] = {
-    {"none", PLACE_NONE}, {"sepgc", PLACE_SEPGC}, {"gdt", PLACE_GDT}, {"log", PLACE_LOG}};
+    {"none", PLACE_NOSEP}, {"sepgc", PLACE_SEPGC}, {"gdt", PLACE_GDT}, {"log", PLACE_LOG}};
 static const struct name_value victim_names[] = {
     {"greedy", VICTIM_GREEDY}, {"cost-benefit", VICTIM_COST_BENEFIT},
     {"gdt", VICTIM_GDT},       {"mdc", VICTIM_MDC},

@@ -54,7 +54,7 @@ test_skew(struct zt *t)
         c.history = POLICY_RATE;
         rate = waf(t, &c);
         ZT_CHECK(t, ours <= rate * goals[i].rate_part);
-        c.place = PLACE_NONE;
+        c.place = PLACE_NOSEP;
         c.victim = VICTIM_GREEDY;
         none = waf(t, &c);
         ZT_CHECK(t, ours < none * 0.75);
@@ -68,7 +68,7 @@ test_uniform(struct zt *t)
     struct policy_config c = cell(t, "uniform", 0.9);
     double ours = waf(t, &c), none;
 
-    c.place = PLACE_NONE;
+    c.place = PLACE_NOSEP;
     c.victim = VICTIM_GREEDY;
     none = waf(t, &c);
     ZT_CHECK(t, ours < none * 1.03);

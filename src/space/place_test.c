@@ -63,7 +63,7 @@ test_streams_in_range(struct zt *t)
 {
     struct place_item items[BATCH], again[BATCH];
 
-    for (int policy = PLACE_NONE; policy <= PLACE_LOG; policy++) {
+    for (int policy = PLACE_NOSEP; policy <= PLACE_LOG; policy++) {
         uint32_t classes = 1 + (uint32_t)zt_below(t, PLACE_CLASSES_MAX);
         struct place *p = make(t, (enum place_policy)policy, classes);
         struct place *q = make(t, (enum place_policy)policy, classes);
