@@ -39,8 +39,8 @@
  *       contents are on the flash.
  *   V3  a block that may hold anything but zeroes has filled[b] set.
  *   V4  a handle whose generation is not the drive's is dead: its requests fail and touch nothing.
- *   V5  what a zone lost in a cut was written after zone_reset[zone] versions had been made and is in
- *       the ring still.
+ *   V5  the unflushed pages of a zone are those from the lowest one in the ring on: after a reset the
+ *       zone is written from its begin, so versions older than the reset only repeat what newer ones say.
  *
  * Locks: drive.lock (rank DEV), held for one request at a time. Crash (of the process): with
  * file= what was written is there, flushed or not, as far as the kernel lives on.
@@ -220,7 +220,6 @@ reset_zones(struct sim_drive *s, const struct dev_req *r)
         e = ssd_zns_reset(s->zns, sim_zone_of(s, off));
         if (e == 0)
             e = sim_contents_zero(s, off, zone);
-        s->zone_reset[sim_zone_of(s, off)] = s->versions_made; /* V5 */
     }
     return e;
 }

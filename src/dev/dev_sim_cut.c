@@ -224,8 +224,6 @@ crash_block(struct sim_drive *s, struct ch_prng *rng, uint64_t mood, uint32_t sl
 static void
 zones_unflushed(const struct sim_drive *s, uint32_t *lost)
 {
-    uint64_t oldest = s->versions_made - s->version_count;
-
     for (uint32_t z = 0; z < s->zones.zones; z++) {
         struct ssd_zone zone;
 
@@ -241,7 +239,7 @@ zones_unflushed(const struct sim_drive *s, uint32_t *lost)
             continue;
         z = sim_zone_of(s, off);
         page = (uint32_t)((off - sim_zone_off(s, z)) / DEV_BLOCK_BYTES);
-        if (oldest + i >= s->zone_reset[z] && page < lost[z])
+        if (page < lost[z])
             lost[z] = page;
     }
 }

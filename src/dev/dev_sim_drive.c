@@ -110,9 +110,6 @@ zones_alloc(struct sim_drive *s, struct ssd_config *cfg, const struct sim_uri *u
     s->bytes = s->conventional_bytes + s->zones.zones * zone * DEV_BLOCK_BYTES;
     s->unit_bytes = uri->unit_hidden ? 0 : zone * DEV_BLOCK_BYTES;
     cfg->logical_pages = conventional;
-    s->zone_reset = calloc(s->zones.zones, sizeof(*s->zone_reset));
-    if (s->zone_reset == NULL)
-        return CH_FAIL(COHORT_ENOMEM, "%s: %u zones", s->name, s->zones.zones);
     return ssd_zns_create(&s->zones, &s->zns);
 }
 
@@ -226,7 +223,6 @@ sim_drive_destroy(struct sim_drive *s)
     ssd_destroy(s->ssd);
     ssd_zns_destroy(s->zns);
     ssd_timing_destroy(s->clock);
-    free(s->zone_reset);
     rt_mutex_fini(&s->lock);
     free(s->name);
     free(s);

@@ -41,7 +41,6 @@ struct sim_drive {
     struct ssd_zns *zns;
     struct ssd_zns_config zones;
     uint64_t conventional_bytes;
-    uint64_t *zone_reset; /* [zones] versions_made at the zone's last reset: V5 */
     /* volatile cache; versions NULL = none */
     uint32_t *head; /* [blocks] V2 */
     struct version *versions;

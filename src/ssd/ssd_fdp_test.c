@@ -122,9 +122,11 @@ test_room_and_update(struct zt *t)
     ZT_CHECK(t, ssd_handle_room(s, 2) == UNIT);
     ZT_CHECK(t, ssd_events(s, e, 8) == 1 && e[0].kind == SSD_EVENT_NOT_FULL && e[0].handle == 2 &&
                     e[0].pages == UNIT - 28);
-    ssd_write_to(s, 99, 2000, 3);
+    ssd_write_to(s, HANDLES, 2000, 2);
+    ssd_write_to(s, 0, 2000, 1); /* again: the first one is dead, but takes its room */
     ZT_CHECK(t, ssd_handle_room(s, 0) == UNIT - 3);
-    ZT_CHECK(t, ssd_events(s, e, 8) == 1 && e[0].kind == SSD_EVENT_BAD_HANDLE && e[0].handle == 99);
+    ZT_CHECK(t, ssd_events(s, e, 8) == 1 && e[0].kind == SSD_EVENT_BAD_HANDLE &&
+                    e[0].handle == HANDLES);
     ZT_CHECK(t, ssd_check(s));
     ssd_destroy(s);
 }

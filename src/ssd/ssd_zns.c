@@ -78,7 +78,7 @@ static int
 zone_open(struct ssd_zns *z, uint32_t zone)
 {
     struct zone *n = &z->zone[zone];
-    uint32_t oldest = z->cfg.zones;
+    uint32_t oldest;
 
     if (n->state == SSD_ZONE_EMPTY && z->cfg.active_max > 0 && z->active == z->cfg.active_max)
         return refuse(z, zone, "too many active zones");
