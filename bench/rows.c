@@ -24,7 +24,7 @@ static const struct row_spec table[] = {
     {.name = "oop+delta", .preset = "oop+delta"},
     {.name = "single", .preset = "single"},
     {.name = "fdp", .preset = "cohort", .model = "fdp"},
-    {.name = "zns", .preset = "cohort", .model = "zns"},
+    {.name = "zns", .preset = "cohort", .model = "zns", .extra = true}, /* refused so far */
     {.name = "cohort", .preset = "cohort"},
     {.name = "oop+pack+free", .preset = "oop+pack", .extra = true},
     {.name = "cohort+zstd", .preset = "cohort", .options = {"codec=zstd"}, .extra = true},

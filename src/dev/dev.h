@@ -187,10 +187,12 @@ CH_NODISCARD int dev_zone_do(struct dev *d, uint64_t off, enum dev_zone_act act)
  *     latency = dev_virtual_ns() - clock[c] + CPU; clock[c] += latency;
  *
  * and operations / max(clock) is the throughput. A thread that never called dev_virtual_begin() (a
- * cleaner, a checkpoint) is background: its requests start at its own clock or the latest begin of a
- * client, whichever is later. They hold up clients through busy dies and a full write buffer; and
- * since a client may not run ahead of what was to be cleaned for it, it waits when background work
- * lags by more than `slack` (say 10 ms) as above. */
+ * cleaner, a checkpoint) is background: once there are clients its requests are submitted at the latest
+ * begin of a client, whatever they then take, so that the times which the drive hears of hardly ever go
+ * back. They hold up clients through busy dies and a full write buffer; and since a client may not run
+ * ahead of what was to be cleaned for it, it waits when background work lags by more than `slack` (say
+ * 10 ms) as above. The time of a drive begins at 0: a thread that was a client of another one begins anew
+ * with dev_virtual_begin(0). */
 void dev_virtual_begin(uint64_t ns);
 uint64_t dev_virtual_ns(void); /* of the calling thread */
 /* Up to when background threads keep the drive busy that the calling thread last waited for requests of,

@@ -74,7 +74,7 @@ clock_now(const struct sim_drive *s)
         return 0;
     if (s->clock_real)
         return rt_now_ns();
-    return c->client ? c->ns : ch_max_u64(c->ns, s->client_ns);
+    return c->client || s->client_ns == 0 ? c->ns : s->client_ns;
 }
 
 /* The calling thread has waited for its requests. */

@@ -53,7 +53,7 @@ struct sim_drive {
     struct ssd_timing *clock;
     uint32_t clock_chunk;   /* pages that it is told of at a time */
     bool clock_real;        /* requests take real time, else virtual */
-    uint64_t client_ns;     /* latest submission of a client */
+    uint64_t client_ns;     /* latest submission of a client, 0 = none yet */
     uint64_t background_ns; /* latest completion of a background thread */
 };
 
