@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "bench/ablation.h"
 #include "bench/rows.h"
 #include "bench/tpcc_bench.h"
 #include "ssd/ssd.h"
@@ -20,6 +21,7 @@ enum {
 };
 
 struct ablation {
+    const struct ablation_point *point; /* NULL: no sweep */
     struct bench_config c;
     struct rows rows;
     const char *model, *rows_text, *bytes, *superblock, *spare;
@@ -118,6 +120,12 @@ print_runs(const struct ablation *a, size_t from)
 {
     int rc = 0;
 
+    if (!a->c.t->json && a->point != NULL) {
+        for (size_t i = from; i < a->count; i++)
+            row_line_print(&a->runs[i], a->point->names, a->point->values,
+                           i == 0 && a->point->first);
+        return tool_flush();
+    }
     if (!a->c.t->json) {
         row_table_print(a->runs + from, a->count - from);
         printf("\n");
@@ -128,7 +136,11 @@ print_runs(const struct ablation *a, size_t from)
 
         rc = row_json(&a->runs[i], &o);
         if (rc == 0)
-            rc = report_text(o, "bench", "ablation");
+            rc = report_text(o, "bench", a->point != NULL ? "sweep" : "ablation");
+        if (rc == 0 && a->point != NULL)
+            rc = report_text(o, "axis", a->point->names);
+        if (rc == 0 && a->point != NULL)
+            rc = report_text(o, "axis_value", a->point->values);
         if (rc == 0)
             rc = tool_json_print(json_object_get(o), stdout);
         json_object_put(o);
@@ -273,9 +285,9 @@ ablation_args(struct ablation *a, int argc, char **argv)
 }
 
 int
-bench_ablation(struct tool *t, int argc, char **argv)
+ablation_run(struct tool *t, int argc, char **argv, const struct ablation_point *point)
 {
-    struct ablation a = {.c = {.t = t}};
+    struct ablation a = {.point = point, .c = {.t = t}};
     size_t from;
     int rc = ablation_args(&a, argc, argv);
 
@@ -290,7 +302,7 @@ bench_ablation(struct tool *t, int argc, char **argv)
         if (rc == 0)
             rc = print_runs(&a, from);
     }
-    if (rc == 0 && a.all_models && !t->json) {
+    if (rc == 0 && a.all_models && !t->json && point == NULL) {
         print_reductions(&a);
         rc = tool_flush();
     }
@@ -304,4 +316,10 @@ out:
     free(a.runs);
     rows_fini(&a.rows);
     return rc;
+}
+
+int
+bench_ablation(struct tool *t, int argc, char **argv)
+{
+    return ablation_run(t, argc, argv, NULL);
 }

@@ -358,7 +358,7 @@ try_steps(struct probe *p)
             rc = try_size(p, unit, &waf);
         if (rc == 0 && waf < WAF_GROUP * o->floor) {
             o->unit_bytes = o->group_bytes = unit;
-            o->found = o->exact = true;
+            o->found = o->exact = o->group_measured = true;
             o->shared_gc = ways[i].programs;
         }
     }
@@ -386,6 +386,7 @@ try_sizes(struct probe *p)
     o->found = o->unit_bytes > 0;
     if (!o->found)
         o->unit_bytes = probe_fallback(p->capacity);
+    o->group_measured = o->group_bytes > 0;
     if (o->group_bytes == 0) /* the penalty falls as one over the size */
         o->group_bytes = o->found ? o->unit_bytes * 8 : o->unit_bytes;
     return rc;

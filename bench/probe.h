@@ -49,9 +49,10 @@ struct probe_result {
     struct probe_size sizes[PROBE_SIZES_MAX];
     unsigned size_count;
     uint64_t unit_bytes;  /* the unit, or an upper bound of it */
-    uint64_t group_bytes; /* a multiple of unit_bytes that loses at most 2 % */
-    bool exact, found;    /* found: measured, not the fallback */
-    bool shared_gc;       /* steps: the drive's GC writes among the host's data */
+    uint64_t group_bytes; /* loses at most 2 % when group_measured, else a guess */
+    bool group_measured;
+    bool exact, found; /* found: measured, not the fallback */
+    bool shared_gc;    /* steps: the drive's GC writes among the host's data */
 };
 
 /* Bytes that a probe of this device will write at most. */

@@ -180,6 +180,27 @@ row_table_print(const struct row_run *runs, size_t n)
     printf("\n");
 }
 
+void
+row_line_print(const struct row_run *r, const char *axis, const char *value, bool heading)
+{
+    const struct bench_result *x = row_result(r);
+
+    if (heading)
+        printf("%-16s %-16s %-24s %8s %8s %8s %8s %10s %8s %7s %7s %s\n", axis, "row", "drive",
+               "DB WAF", "SSD WAF", "total", "with log", "flash B/op", "reads/op", "page", "sd",
+               "steady");
+    printf("%-16s %-16s %-24.24s", value, r->spec->name, r->device);
+    print_number(x->figures.db_waf, 8, 3);
+    print_number(x->figures.ssd_waf, 8, 3);
+    print_number(x->figures.total_waf, 8, 3);
+    print_number(x->figures.total_waf_with_log, 8, 3);
+    print_number(x->figures.flash_bytes_per_op, 10, 1);
+    print_number(x->figures.reads_per_op, 8, 3);
+    print_number(x->figures.compress_ratio, 7, 3);
+    print_number(x->figures.compress_ratio_sd, 7, 3);
+    printf(" %s\n", steady_text(x->steady));
+}
+
 int
 row_json(const struct row_run *r, struct json_object **out)
 {

@@ -56,6 +56,8 @@ void row_run_fini(struct row_run *r);
 const struct bench_result *row_result(const struct row_run *r);
 /* Three tables: amplification, bytes an operation by cause, costs; and whether bytes add up. */
 void row_table_print(const struct row_run *runs, size_t n);
+/* One line of a sweep. */
+void row_line_print(const struct row_run *r, const char *axis, const char *value, bool heading);
 CH_NODISCARD int row_json(const struct row_run *r, struct json_object **out);
 /* ECORRUPT when the causes do not add up to what the drive counted. */
 CH_NODISCARD int row_account(const struct row_run *r);

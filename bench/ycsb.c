@@ -9,6 +9,7 @@ static const struct tool_command benches[] = {
     {"table1", bench_table1, "", "In place, out of place, and packed, on simulated drives."},
     {"ablation", bench_ablation, "",
      "The paper's Table 1 with our rows, on one simulated drive or all."},
+    {"sweep", bench_sweep, "", "The same along axes: fill, theta, cache, spare, zone size ..."},
     {"demo", bench_demo, "", "A directory, then table1: what ./demo runs."},
     {"commit", bench_commit, "", "Durable puts: commits a second and per log flush."},
     {"memory", bench_memory, "", "Resident memory against its bound."},

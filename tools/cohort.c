@@ -25,6 +25,8 @@ const struct tool_command tool_commands[] = {
     {"prepared", cmd_prepared, "DB", "Prepared transactions: lists, commits or aborts them."},
     {"check", cmd_check, "DB", "Verifies every page, image, place and zone."},
     {"stat", cmd_stat, "DB", "Counters of the database since it was opened, and its sizes."},
+    {"probe", cmd_probe, "DEVICE", "Finds the drive's erase unit; overwrites the drive."},
+    {"device", cmd_device, "readtest DEVICE", "Random reads by size, alignment and queue depth."},
     {"bench", cmd_bench, "NAME", "Benchmarks; `cohort bench --help` lists them."},
     {"options", cmd_options, "", "Every option with its value, range and meaning."},
     {"version", cmd_version, "", "Version of the tool and library."},

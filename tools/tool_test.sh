@@ -462,5 +462,28 @@ ok "spread of page ratios" "*" bench ycsb -d sim:generic,bytes=128M --records 20
 json "spread of page ratios" '0.04 < o[0]["compress_ratio_sd"] < 0.08 and 0.35 < o[0]["compress_ratio"] < 0.48'
 bad "no such skew" "skew 'x'" bench ycsb -d "$dir/x" --skew x
 
+ok "sweep" "*" bench sweep --axis fill=30,50 --axis theta=0,1.2 --rows inplace,oop+pack --bytes 64M --superblock 1M \
+    --zone-bytes 256K --drive-writes 1 --json --quiet
+json "sweep's grid" '[(r["axis_value"], r["row"]) for r in o] == [(f + "," + t, x) for f in ("30", "50") for t in ("0", "1.2")
+    for x in ("inplace", "oop+pack")]'
+json "sweep's values" 'all(abs(r["fill_before_compression"] * 100 - float(r["axis_value"].split(",")[0])) < 1e-6 for r in o)'
+ok "sweep of an option" "*" bench sweep --axis codec=none,lz4 --axis checkpoint_percent=40 --rows oop+pack --bytes 64M \
+    --superblock 1M --zone-bytes 256K --fill 40 --drive-writes 1 --quiet
+verdict "sweep's lines" test "$(wc -l <"$dir/out")" -eq 3
+bad "sweep without axis" "along what" bench sweep
+bad "sweep, bad axis" "NAME=VALUE" bench sweep --axis fill
+bad "sweep, no such option" "nix" bench sweep --axis nix=1
+ok "probe" "*" probe sim:pm9a3,bytes=64M,superblock=1M --json --quiet
+json "probe is exact" 'o[0]["unit_bytes"] == o[0]["group_bytes"] == 1 << 20 and o[0]["exact"] and o[0]["measured"]'
+ok "probe, sizes only" "*" probe sim:generic,bytes=64M,superblock=512K --sizes-only --quiet
+bad "probe asks first" "--yes" probe "sim:generic,bytes=64M,file=$dir/drive"
+ok "probe with yes" "*" probe "sim:generic,bytes=64M,superblock=512K,file=$dir/drive" --yes --sizes-only -q
+bad "probe of what holds data" "holds data" probe "sim:generic,bytes=64M,file=$dir/drive" --yes
+bad "probe of a directory" "block device" probe "$dir"
+ok "readtest" "*" device readtest "$dir/many/cohort.db" --seconds 0.01 --json
+json "readtest cells" 'len(o) == 75 and all(r["reads_per_s"] is None or r["reads_per_s"] > 0 for r in o)'
+bad "readtest of a simulated drive" "no speed" device readtest sim:generic
+bad "device, no such test" "readtest is all" device x "$dir"
+
 echo "$passed passed, $failed failed"
 test "$failed" -eq 0
