@@ -110,8 +110,15 @@ run_model(struct ablation *a, size_t which)
     int rc = 0;
 
     for (size_t i = 0; i < a->rows.count && rc == 0; i++)
-        if (which == 0 || a->rows.list[i].model == NULL)
+        if (which == 0 || a->rows.list[i].model == NULL) {
             rc = run_row(a, a->models[which], &a->rows.list[i]);
+            /* Along an axis there may be points at which a row has no room. */
+            if (rc == COHORT_EFULL && a->point != NULL) {
+                fprintf(stderr, "%s at %s: does not fit\n", a->rows.list[i].name, a->point->values);
+                row_run_fini(&a->runs[--a->count]);
+                rc = 0;
+            }
+        }
     return rc;
 }
 

@@ -178,14 +178,20 @@ gcd(uint64_t a, uint64_t b)
     return a;
 }
 
+/* Pages programmed: the floor comes with each of them, whoever wrote it. */
+static uint64_t
+programmed(const struct probe *p, uint64_t media)
+{
+    return (uint64_t)((double)media / p->out->floor / CH_PAGE_BYTES + 0.5);
+}
+
 /* One random block has been written between the two readings: has the drive copied meanwhile? */
 static void
 note_step(struct probe *p, uint64_t host0, uint64_t media0, uint64_t host, uint64_t media)
 {
     double own = p->out->floor * (double)(host - host0);
     uint64_t at_host = host0 / CH_PAGE_BYTES;
-    double programs = (double)media0 - (p->out->floor - 1.0) * (double)host0;
-    uint64_t at_program = (uint64_t)(programs / CH_PAGE_BYTES + 0.5);
+    uint64_t at_program = programmed(p, media0);
 
     if ((double)(media - media0) < own + 0.5 * CH_PAGE_BYTES)
         return;
@@ -315,9 +321,7 @@ align(struct probe *p, uint64_t origin, uint64_t unit, bool programs)
     count_now(p, &host, &media);
     at = host;
     if (programs)
-        at = (uint64_t)(((double)media - (p->out->floor - 1.0) * (double)host) / CH_PAGE_BYTES +
-                        0.5) *
-             CH_PAGE_BYTES;
+        at = programmed(p, media) * CH_PAGE_BYTES;
     left = unit - (at - origin) % unit;
     return rc == 0 && left < unit ? write_range(p, 0, left) : rc;
 }

@@ -11,6 +11,7 @@ static const struct tool_command benches[] = {
      "The paper's Table 1 with our rows, on one simulated drive or all."},
     {"sweep", bench_sweep, "", "The same along axes: fill, theta, cache, spare, zone size ..."},
     {"demo", bench_demo, "", "A directory, then table1: what ./demo runs."},
+    {"peers", bench_peers, "", "Device bytes an operation in a file, beside other engines' work."},
     {"commit", bench_commit, "", "Durable puts: commits a second and per log flush."},
     {"memory", bench_memory, "", "Resident memory against its bound."},
     {"space", bench_space, "", "Size of the file against live bytes under overwrites."},

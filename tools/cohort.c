@@ -28,6 +28,7 @@ const struct tool_command tool_commands[] = {
     {"probe", cmd_probe, "DEVICE", "Finds the drive's erase unit; overwrites the drive."},
     {"device", cmd_device, "readtest DEVICE", "Random reads by size, alignment and queue depth."},
     {"bench", cmd_bench, "NAME", "Benchmarks; `cohort bench --help` lists them."},
+    {"report", cmd_report, "RUN.json...", "Results of benches as one page of HTML."},
     {"options", cmd_options, "", "Every option with its value, range and meaning."},
     {"version", cmd_version, "", "Version of the tool and library."},
     {"help", cmd_help, "[COMMAND]", "This list, or the help of one command."},

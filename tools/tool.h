@@ -55,6 +55,7 @@ int cmd_tree_truncate(struct tool *t, int argc, char **argv);
 int cmd_prepared(struct tool *t, int argc, char **argv);
 int cmd_check(struct tool *t, int argc, char **argv);
 int cmd_stat(struct tool *t, int argc, char **argv);
+int cmd_report(struct tool *t, int argc, char **argv);
 int cmd_probe(struct tool *t, int argc, char **argv);
 int cmd_device(struct tool *t, int argc, char **argv);
 int cmd_options(struct tool *t, int argc, char **argv);

@@ -473,6 +473,59 @@ verdict "sweep's lines" test "$(wc -l <"$dir/out")" -eq 3
 bad "sweep without axis" "along what" bench sweep
 bad "sweep, bad axis" "NAME=VALUE" bench sweep --axis fill
 bad "sweep, no such option" "nix" bench sweep --axis nix=1
+for i in 1 2 3; do
+    "$cohort" bench ablation --bytes 64M --superblock 1M --zone-bytes 256K --fill 40 --drive-writes 1 --rows inplace,cohort \
+        --json -q --samples 5 >"$dir/run$i.json" 2>/dev/null
+done
+"$cohort" bench sweep --axis fill=30,50 --rows cohort --bytes 64M --superblock 1M --zone-bytes 256K --drive-writes 1 --json \
+    -q >"$dir/sweep.json" 2>/dev/null
+ok "report" "*" report "$dir/run1.json" "$dir/run2.json" "$dir/sweep.json" -o "$dir/out.html" --title 'a <b> & "c"'
+cat >"$dir/page.py" <<'EOF'
+import html.parser, re, sys
+page = open(sys.argv[1], encoding="utf-8").read()
+class Page(html.parser.HTMLParser):
+    void, open_tags, seen = {"meta"}, [], {}
+    def handle_starttag(self, tag, attrs):
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+        if tag not in self.void:
+            self.open_tags.append(tag)
+    def handle_startendtag(self, tag, attrs):
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+    def handle_endtag(self, tag):
+        assert self.open_tags.pop() == tag, (tag, self.getpos())
+p = Page(convert_charrefs=True)
+p.feed(page)
+p.close()
+assert p.open_tags == [] and p.seen.get("b", 0) == 0, p.seen
+assert not re.search(r'(src|href)=|url\(|@import|<script', page), "needs something from elsewhere"
+assert "nan" not in page and "inf" not in page.replace("info", ""), "a number that is none"
+for word in sys.argv[2:]:
+    assert word in page, word
+EOF
+verdict "report is a page" python3 "$dir/page.py" "$dir/out.html" 'a &lt;b&gt; &amp; &quot;c&quot;' Zones Sweeps 'Total WAF' Runs
+cat >"$dir/odd.json" <<'EOF'
+{"preset":"<script>alert(1)</script>","workload":null,"db_waf":"x","ssd_waf":null,"bytes":{"user":null},"page_writes":10,
+ "media_bytes":null,"samples":[{},{"drive_writes":null,"db_waf":1},3],"row":7}
+[{}, {"total_waf": 1.5, "axis": "a&b", "axis_value": "1"}, {"axis": "a&b"}]
+EOF
+ok "report of odd runs" "*" report "$dir/odd.json" -o "$dir/odd.html"
+verdict "odd runs make a page" python3 "$dir/page.py" "$dir/odd.html" '&lt;script&gt;' 'a&amp;b'
+echo '{"a":1} {"b":' >"$dir/bad.json"
+bad "report of half an object" "bad.json: not JSON at byte .*middle" report "$dir/bad.json" -o "$dir/bad.html"
+echo '{"a":1} nonsense' >"$dir/bad.json"
+bad "report of nonsense" "bad.json: not JSON at byte 9" report "$dir/bad.json" -o "$dir/bad.html"
+echo '[1]' >"$dir/bad.json"
+bad "report of a number" "not an object" report "$dir/bad.json" -o "$dir/bad.html"
+: >"$dir/bad.json"
+bad "report of nothing" "no runs" report "$dir/bad.json" -o "$dir/bad.html"
+bad "report of a missing file" "missing.json" report "$dir/missing.json" -o "$dir/bad.html"
+bad "report to nowhere" "where to" report "$dir/odd.json"
+ok "peers" "*" bench peers -d "$dir/peers" --records 20000 --ops 20000 --rows oop+pack,cohort:codec=zstd --cache 1M \
+    -o log_bytes=4M --json --quiet
+json "peers" '[r["row"] for r in o] == ["oop+pack", "cohort:codec=zstd"] and all(r["ops"] == 5000 and r["host_bytes_per_op"] > 0
+    and 0 < r["live_per_user_byte"] < r["file_per_user_byte"] for r in o)'
+verdict "peers removes what it made" test -z "$(ls "$dir/peers")"
+bad "peers on a simulated drive" "directory is needed" bench peers -d sim:generic
 ok "probe" "*" probe sim:pm9a3,bytes=64M,superblock=1M --json --quiet
 json "probe is exact" 'o[0]["unit_bytes"] == o[0]["group_bytes"] == 1 << 20 and o[0]["exact"] and o[0]["measured"]'
 ok "probe, sizes only" "*" probe sim:generic,bytes=64M,superblock=512K --sizes-only --quiet
