@@ -26,7 +26,7 @@ struct ablation {
     struct rows rows;
     const char *model, *rows_text, *bytes, *superblock, *spare;
     uint64_t warehouses, divisor;
-    bool all_models, check, tpcc;
+    bool all_models, tpcc, timing;
     struct row_run *runs; /* rows.count a model */
     size_t count;         /* runs begun */
     const char *models[ABLATION_MODELS_MAX];
@@ -204,10 +204,10 @@ add_model(struct ablation *a, const char *model)
 
     if (!row_model_known(model))
         return CH_FAIL(COHORT_EOPTION, "--model %s: no such drive", model);
-    if (asprintf(&uri, "sim:%s,bytes=%s%s%s%s%s", model, a->bytes,
+    if (asprintf(&uri, "sim:%s,bytes=%s%s%s%s%s%s", model, a->bytes,
                  a->superblock != NULL ? ",superblock=" : "",
                  a->superblock != NULL ? a->superblock : "", a->spare != NULL ? ",spare=" : "",
-                 a->spare != NULL ? a->spare : "") < 0)
+                 a->spare != NULL ? a->spare : "", a->timing ? ",timing=virtual" : "") < 0)
         return CH_FAIL(COHORT_ENOMEM, "URI of %s", model);
     a->models[a->model_count++] = uri;
     return 0;
@@ -259,6 +259,8 @@ ablation_args(struct ablation *a, int argc, char **argv)
         {"spare", 0, ARG_TEXT, &a->spare, NULL, "Spare flash in percent (of the model)."},
         {"rows", 0, ARG_TEXT, &a->rows_text, NULL,
          "NAME[:option=value].. with commas (all); NAME a row or preset."},
+        {"timing", 0, ARG_FLAG, &a->timing, NULL,
+         "Virtual time of the drive's model, 64 clients: ops/s and p99 follow from it."},
         {"warehouses", 0, ARG_U64, &a->warehouses, NULL, "tpcc: warehouses (5)."},
         {"scale", 0, ARG_U64, &a->divisor, NULL, "tpcc: divisor of the cardinalities (1)."},
     };
@@ -287,6 +289,12 @@ ablation_args(struct ablation *a, int argc, char **argv)
     a->tpcc = strcmp(a->c.workload, "tpcc") == 0;
     if (a->superblock == NULL && strcmp(a->model, "generic") == 0)
         a->superblock = "8M";
+    if (a->timing && a->c.clients == 0)
+        a->c.clients = 64;
+    if (a->timing && a->c.device != NULL && strstr(a->c.device, "timing=virtual") == NULL)
+        return CH_FAIL(COHORT_EOPTION, "--timing: the drive has no timing=virtual");
+    if (a->timing && (a->tpcc || a->c.threads > 1))
+        return CH_FAIL(COHORT_EOPTION, "--timing: one thread, and not TPC-C");
     rc = rows_parse(a->rows_text, &a->rows);
     return rc == 0 ? choose_models(a) : rc;
 }

@@ -17,6 +17,7 @@
 
 enum {
     BENCH_THREADS_MAX = 256,
+    BENCH_CLIENTS_MAX = 1024,
     BENCH_LEAF_FILL_MIN = 50
 };
 
@@ -35,6 +36,8 @@ struct bench_config {
     enum skew_kind skew;
     double hot_part, hot_ops, updates; /* percent; updates: 0 = as the workload has them */
     uint64_t shift_turn, samples;
+    uint64_t clients; /* virtual ones on a drive with virtual time; 0 = threads in real time */
+    double cpu_us;    /* ... and what an operation of theirs takes besides the drive */
     uint64_t records_default;
     double fill_default, drive_writes_default; /* where the command line names no other */
     bool unscrambled, load_only, no_load;

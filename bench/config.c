@@ -22,6 +22,7 @@ bench_config_init(struct bench_config *c, struct tool *t)
         .compressibility = BENCH_UNSET_REAL,
         .hot_part = 10,
         .hot_ops = 90,
+        .cpu_us = 4,
         .leaf_fill = 100.0,
     };
 }
@@ -100,6 +101,8 @@ check_config(struct bench_config *c)
         {"compressibility-sd", c->compressibility_sd, 0, 1},
         {"updates", c->updates, 0, 100},
         {"samples", (double)c->samples, 0, 10000},
+        {"clients", (double)c->clients, 0, BENCH_CLIENTS_MAX},
+        {"cpu-us", c->cpu_us, 0, 1e6},
         {"leaf-fill", c->leaf_fill, BENCH_LEAF_FILL_MIN, 100},
         {"fill", c->fill, 0, 1000},
         {"drive-writes", c->drive_writes, 0, 1e6},
@@ -112,6 +115,11 @@ check_config(struct bench_config *c)
         rc = check_range(ranges[i].name, ranges[i].v, ranges[i].min, ranges[i].max);
     if (rc == 0 && c->records > 0 && c->fill > 0)
         rc = CH_FAIL(COHORT_EOPTION, "--records and --fill exclude each other");
+    if (rc == 0 && c->clients > 0 && c->threads > 1)
+        rc = CH_FAIL(COHORT_EOPTION, "--clients are virtual: one thread stands for all");
+    if (rc == 0 && c->clients > 0 && c->device != NULL &&
+        strstr(c->device, "timing=virtual") == NULL)
+        rc = CH_FAIL(COHORT_EOPTION, "--clients: a sim: drive with timing=virtual is needed");
     if (c->records == 0 && c->fill <= 0)
         c->fill = c->fill_default;
     if (c->records == 0 && c->fill <= 0 && !c->no_load)
@@ -154,6 +162,9 @@ bench_args(struct bench_config *c, int argc, char **argv, const struct arg *extr
         {"updates", 0, ARG_REAL, &c->updates, NULL, "Percent of updates, the rest reads."},
         {"unscrambled", 0, ARG_FLAG, &c->unscrambled, NULL, "Popular records lie together."},
         {"threads", 0, ARG_U64, &c->threads, NULL, "Threads (1)."},
+        {"clients", 0, ARG_U64, &c->clients, NULL,
+         "Virtual clients, on a drive with timing=virtual."},
+        {"cpu-us", 0, ARG_REAL, &c->cpu_us, NULL, "... CPU time of an operation of theirs (4)."},
         {"ops", 0, ARG_U64, &c->ops, NULL, "End after so many operations, or"},
         {"seconds", 0, ARG_REAL, &c->seconds, NULL, "... so many seconds (10), or"},
         {"drive-writes", 0, ARG_REAL, &c->drive_writes, NULL, "... so many times the device."},

@@ -195,6 +195,8 @@ report_config(const struct bench *b, struct json_object *o)
         {"leaf_fill", b->leaf_fill},
         {"load_seconds", b->load_seconds},
         {"fill_before_compression", c->fill > 0 ? c->fill / 100.0 : FIGURE_ABSENT},
+        {"clients", c->clients > 0 ? (double)c->clients : FIGURE_ABSENT},
+        {"client_cpu_us", c->clients > 0 ? c->cpu_us : FIGURE_ABSENT},
         {"drive_writes", c->drive_writes > 0 ? c->drive_writes : FIGURE_ABSENT},
     };
     int rc;

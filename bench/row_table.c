@@ -155,6 +155,9 @@ print_run(const struct row_run *r)
         if (r->bench.group > 1)
             printf(", skew of leaves of %" PRIu64 " records", r->bench.group);
         printf(", %" PRIu64 " threads, seed %" PRIu64, c->threads, c->seed);
+        if (c->clients > 0)
+            printf(", %" PRIu64 " virtual clients of %g us CPU an operation", c->clients,
+                   c->cpu_us);
     }
     printf(", on %s\n", r->device);
 }

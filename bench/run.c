@@ -20,6 +20,7 @@
 #include "bench/bench.h"
 #include "bench/gen.h"
 #include "bench/skew.h"
+#include "dev/dev.h"
 #include "rt/rt.h"
 
 enum {
@@ -60,7 +61,8 @@ struct worker {
     struct run *run;
     struct rt_thread thread;
     struct ch_prng rng;
-    _Atomic uint64_t ops; /* worker -> watcher */
+    _Atomic uint64_t ops;        /* worker -> watcher */
+    _Atomic uint64_t virtual_ns; /* worker -> watcher: how far its clients are */
     uint64_t quota;
     struct ch_hist *latency;
     struct cohort_value got;
@@ -237,6 +239,49 @@ do_op(struct worker *w)
 }
 
 static void
+worker_end(struct worker *w, int rc)
+{
+    if (rc != 0) {
+        w->rc = rc;
+        w->error = *cohort_last_error();
+        atomic_store_explicit(&w->run->stop, true, memory_order_relaxed);
+    }
+    atomic_fetch_sub_explicit(&w->run->working, 1, memory_order_release);
+}
+
+/* One thread stands for many clients on a drive that counts time instead of taking it (dev.h): whose clock is
+ * the least does the next operation. An operation takes what the drive says and a stated CPU time; clients have
+ * as many processors as they need. */
+static void
+virtual_main(void *arg)
+{
+    static const uint64_t slack = 10000000;
+    struct worker *w = arg;
+    const struct bench_config *c = &w->run->b->c;
+    uint64_t clock[BENCH_CLIENTS_MAX] = {0}, cpu = (uint64_t)(c->cpu_us * 1e3), n = 0, end = 0;
+    int rc = 0;
+
+    while (rc == 0 && n < w->quota && !atomic_load_explicit(&w->run->stop, memory_order_relaxed)) {
+        uint64_t late = dev_virtual_background(), took;
+        unsigned i = 0;
+
+        for (unsigned k = 1; k < c->clients; k++)
+            i = clock[k] < clock[i] ? k : i;
+        dev_virtual_begin(ch_max_u64(clock[i], late > slack ? late - slack : 0));
+        rc = do_op(w);
+        took = dev_virtual_ns() - clock[i] + cpu;
+        clock[i] += took;
+        end = ch_max_u64(end, clock[i]);
+        if (atomic_load_explicit(&w->run->measuring, memory_order_relaxed))
+            ch_hist_add(w->latency, took);
+        atomic_store_explicit(&w->virtual_ns, end, memory_order_relaxed);
+        if (rc == 0)
+            atomic_store_explicit(&w->ops, ++n, memory_order_relaxed);
+    }
+    worker_end(w, rc);
+}
+
+static void
 worker_main(void *arg)
 {
     struct worker *w = arg;
@@ -253,12 +298,7 @@ worker_main(void *arg)
         if (rc == 0)
             atomic_store_explicit(&w->ops, ++n, memory_order_relaxed);
     }
-    if (rc != 0) {
-        w->rc = rc;
-        w->error = *cohort_last_error();
-        atomic_store_explicit(&r->stop, true, memory_order_relaxed);
-    }
-    atomic_fetch_sub_explicit(&r->working, 1, memory_order_release);
+    worker_end(w, rc);
 }
 
 /* ---- samples ---- */
@@ -319,6 +359,17 @@ run_ops(const struct worker *w, uint64_t threads)
     return ops;
 }
 
+/* All counters; of virtual clients, their time. */
+static int
+run_sample(const struct bench *b, const struct worker *w, struct bench_sample *out)
+{
+    int rc = bench_sample(b->db, run_ops(w, b->c.threads), out);
+
+    if (b->c.clients > 0)
+        out->ns = atomic_load_explicit(&w[0].virtual_ns, memory_order_relaxed);
+    return rc;
+}
+
 static void
 run_progress(const struct bench *b, const struct bench_sample *start,
              const struct bench_sample *last, const struct bench_sample *now)
@@ -368,7 +419,7 @@ run_check_stall(const struct bench *b, struct bench_sample *moved, const struct 
 {
     if (now->ops != moved->ops) {
         *moved = *now;
-    } else if (now->ns - moved->ns > RUN_STALL_S * UINT64_C(1000000000)) {
+    } else if (b->c.clients == 0 && now->ns - moved->ns > RUN_STALL_S * UINT64_C(1000000000)) {
         fprintf(stderr, "cohort bench: %s: stuck: no operation finished for %d s after %llu\n",
                 b->c.device, RUN_STALL_S, (unsigned long long)now->ops);
         _exit(1);
@@ -392,7 +443,7 @@ run_watch(struct run *r, struct worker *w, struct bench_sample start, struct ben
         if (atomic_load_explicit(&r->working, memory_order_acquire) == 0 ||
             atomic_load_explicit(&r->stop, memory_order_relaxed)) {
             next = 3; /* all operations done, or an error */
-            rc = bench_sample(b->db, run_ops(w, b->c.threads), &now);
+            rc = run_sample(b, w, &now);
         }
         for (; phase < next; phase++)
             at[phase] = now;
@@ -407,7 +458,7 @@ run_watch(struct run *r, struct worker *w, struct bench_sample start, struct ben
         rc = points_take(r->points, b->db, run_part(b, &start, &now), &now);
         rt_sleep_ns(RUN_POLL_NS);
         if (rc == 0)
-            rc = bench_sample(b->db, run_ops(w, b->c.threads), &now);
+            rc = run_sample(b, w, &now);
     }
     return rc == 0 ? points_take(r->points, b->db, 1.0, &now) : rc;
 }
@@ -453,9 +504,10 @@ run_threads(struct run *r, struct worker *w, struct bench_sample at[3])
     atomic_init(&r->measuring, r->b->c.drive_writes <= 0);
     atomic_init(&r->working, (unsigned)threads);
     if (rc == 0)
-        rc = bench_sample(r->b->db, 0, &start);
+        rc = run_sample(r->b, w, &start);
     while (rc == 0 && started < threads) {
-        rc = rt_spawn(&w[started].thread, "bench", worker_main, &w[started]);
+        rc = rt_spawn(&w[started].thread, "bench", r->b->c.clients > 0 ? virtual_main : worker_main,
+                      &w[started]);
         if (rc == 0)
             started++;
     }

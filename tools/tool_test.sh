@@ -526,6 +526,11 @@ json "peers" '[r["row"] for r in o] == ["oop+pack", "cohort:codec=zstd"] and all
     and 0 < r["live_per_user_byte"] < r["file_per_user_byte"] for r in o)'
 verdict "peers removes what it made" test -z "$(ls "$dir/peers")"
 bad "peers on a simulated drive" "directory is needed" bench peers -d sim:generic
+ok "ablation in virtual time" "*" bench ablation --model pm9a3 --bytes 64M --superblock 1M --zone-bytes 256K --fill 60 \
+    --drive-writes 1 --timing --rows inplace,oop+pack --json --quiet
+json "virtual time" 'all(r["clients"] == 64 and 1000 < r["ops_per_s"] < 64e6 / 4 and r["latency_us"]["p50"] >= 4 for r in o)'
+json "less written is faster" 'o[1]["ops_per_s"] > o[0]["ops_per_s"]'
+bad "clients in real time" "timing=virtual" bench ycsb -d sim:generic,bytes=64M --clients 4 --records 10
 ok "probe" "*" probe sim:pm9a3,bytes=64M,superblock=1M --json --quiet
 json "probe is exact" 'o[0]["unit_bytes"] == o[0]["group_bytes"] == 1 << 20 and o[0]["exact"] and o[0]["measured"]'
 ok "probe, sizes only" "*" probe sim:generic,bytes=64M,superblock=512K --sizes-only --quiet
