@@ -51,7 +51,8 @@ static const char style[] =
     "var(--grid);stroke-width:1}.ref{stroke:var(--soft);stroke-dasharray:2 4}\n"
     ".l{fill:none;stroke-width:2;stroke-linejoin:round}.d1{stroke-dasharray:7 4}.d2{stroke-"
     "dasharray:2 3}\n"
-    ".z{stroke:none;fill:var(--c0)}.zo{stroke:none;fill:var(--c1)}.zm{stroke:none;fill:var(--c8)}\n"
+    ".z{stroke:none;fill:var(--c0)}.zo{stroke:none;fill:var(--c1)}.zm{stroke:none;fill:var(--c8)}."
+    "zl{stroke:none;fill:var(--c3)}\n"
     ".s{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:5px;vertical-"
     "align:-1px}\n"
     "#S#</style>\n";
@@ -404,6 +405,7 @@ enum zone_kind {
     ZONE_LIVE,
     ZONE_FILLING,
     ZONE_OWN,
+    ZONE_OF_LOG,
     ZONE_KINDS
 };
 
@@ -412,20 +414,24 @@ static int
 zone_cell(const char *map, size_t from, size_t to, enum zone_kind *kind)
 {
     double live = 0.0;
-    size_t open = 0, meta = 0, n = to - from;
+    size_t open = 0, meta = 0, log = 0, n = to - from;
 
     for (size_t z = from; z < to; z++) {
         char c = map[z];
 
         open += c >= 'A' && c <= 'J';
         meta += c == 'm' || c == 'x';
+        log += c == 'l';
         if (c >= '0' && c <= '9')
             live += 0.1 + 0.1 * (double)(c - '0');
         else if (c >= 'A' && c <= 'J')
             live += 0.1 + 0.1 * (double)(c - 'A');
     }
-    *kind = open > 0 ? ZONE_FILLING : meta * 2 > n ? ZONE_OWN : ZONE_LIVE;
-    if (*kind == ZONE_OWN)
+    *kind = open > 0       ? ZONE_FILLING
+            : meta * 2 > n ? ZONE_OWN
+            : log * 2 >= n ? ZONE_OF_LOG
+                           : ZONE_LIVE;
+    if (*kind == ZONE_OWN || *kind == ZONE_OF_LOG)
         return SHADES - 2;
     return (int)ch_max_u64((uint64_t)(live / (double)n * SHADES + 0.5), open > 0 ? SHADES / 2 : 0);
 }
@@ -440,7 +446,7 @@ struct zone_picture {
 static void
 draw_zones(FILE *out, const struct zone_picture *p, enum zone_kind kind, int shade)
 {
-    static const char *const classes[ZONE_KINDS] = {"z", "zo", "zm"};
+    static const char *const classes[ZONE_KINDS] = {"z", "zo", "zm", "zl"};
     bool any = false;
 
     for (size_t k = 0; k < p->n; k++) {
@@ -475,7 +481,7 @@ static bool
 has_zones(const char *const *maps, size_t n)
 {
     for (size_t k = 0; k < n; k++)
-        if (strspn(maps[k], ".mx") != strlen(maps[k]))
+        if (strspn(maps[k], ".mxl") != strlen(maps[k]))
             return true;
     return false;
 }
@@ -498,7 +504,8 @@ html_zone_maps(FILE *out, const char *title, const char *const *maps, const doub
     fputs("</figcaption>\n<div class=\"legend\">", out);
     fputs("<span><i class=\"s\" style=\"background:var(--c0)\"></i>share of live bytes</span>"
           "<span><i class=\"s\" style=\"background:var(--c1)\"></i>being filled</span><span><i "
-          "class=\"s\" style=\"background:var(--c8)\"></i>map and zone table</span><span>blank: "
+          "class=\"s\" style=\"background:var(--c8)\"></i>map and zone table</span><span><i "
+          "class=\"s\" style=\"background:var(--c3)\"></i>log</span><span>blank: "
           "free</span></div>\n",
           out);
     fprintf(out, "<svg viewBox=\"0 0 %d %.0f\" role=\"img\" aria-label=\"", ZONES_W, bottom + 40.0);
