@@ -576,24 +576,34 @@ publish_moves(struct store *s, unsigned n, const struct pack_plan *plan, struct 
 
 /* ---- the step ---- */
 
-/* By class, deltas folded; where that takes too many slots, all together; where that does, too, as they stand (G2). Returns the
- * number of images. */
-static unsigned
-plan_moves(struct store *s, unsigned n, uint32_t sources, struct pack_plan *plan)
+/* By class; where that takes too many slots, all together. */
+static void
+plan_classes(struct store *s, unsigned n, uint32_t sources, struct pack_plan *plan)
 {
-    uint32_t stop;
-
-    CH_ASSERT(sources <= s->chunk_slots);
-    n = gc_fold(s, n);
     placing_moved(s, n);
     placing_pack(s, false, sources, plan);
     if (plan->slots == NULL && s->w.part_count > 1) {
         placing_restore(s, n);
         placing_pack(s, false, sources, plan);
     }
+}
+
+/* Returns how many images are moved: fewer than n where deltas were folded into their bases. Where all of that takes too
+ * many slots, the images go as they stand (G2). */
+static unsigned
+plan_moves(struct store *s, unsigned n, uint32_t *sources, struct pack_plan *plan)
+{
+    uint32_t stop;
+
+    CH_ASSERT(*sources <= s->chunk_slots);
+    n = gc_fold(s, n);
+    plan_classes(s, n, *sources, plan);
+    if (plan->slots == NULL && s->fold.most > 0) {
+        n = collect_chunk(s, &stop, sources); /* as it was, and nothing folded */
+        plan_classes(s, n, *sources, plan);
+    }
     if (plan->slots == NULL) {
-        n = collect_chunk(s, &stop, &sources); /* in the order of the slots, nothing folded */
-        placing_as_it_is(s, n);
+        placing_restore(s, n);
         plan_verbatim(s, n, plan);
         s->w.parts[0].slots = plan->slot_count;
         s->w.parts[0].slot = 0;
@@ -609,7 +619,7 @@ move_chunk(struct store *s, unsigned n, uint32_t sources, struct wal_ticket *t)
     unsigned spans = 0;
     int rc;
 
-    n = plan_moves(s, n, sources, &plan);
+    n = plan_moves(s, n, &sources, &plan);
     rc = oop_store(s, CH_GC, &plan, n, g->spans, &spans);
     if (rc != 0)
         return rc;

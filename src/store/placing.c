@@ -256,13 +256,9 @@ placing_moved(struct store *s, unsigned n)
         one_part(s, ZONE_STREAM_GC, n);
         return;
     }
-    for (unsigned i = 0; i < n; i++) {
-        const struct pack_item *it = &s->w.items[i];
-
+    for (unsigned i = 0; i < n; i++)
         s->pl.items[i] =
-            (struct place_item){.bytes = it->image != NULL ? it->image_bytes : CH_PAGE_BYTES,
-                                .life = life_of_image(s, it)};
-    }
+            (struct place_item){.bytes = CH_PAGE_BYTES, .life = life_of_image(s, &s->w.items[i])};
     place_batch(s->pl.place, PLACE_GC, s->pl.now, s->pl.items, n);
     sort_items(s, n);
     for (unsigned k = 0; k < n; k++) {
@@ -301,18 +297,6 @@ placing_restore(struct store *s, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         g->pids[i] = s->w.items[i].pid;
         s->pl.order[i] = i;
-    }
-}
-
-void
-placing_as_it_is(struct store *s, unsigned n)
-{
-    one_part(s, s->w.parts[s->w.part_count / 2].stream, n);
-    for (unsigned i = 0; i < n; i++) {
-        s->pl.order[i] = i;
-        if (s->pl.place != NULL)
-            s->pl.items[i] = (struct place_item){.bytes = s->w.items[i].image_bytes,
-                                                 .life = life_of_image(s, &s->w.items[i])};
     }
 }
 

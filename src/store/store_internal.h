@@ -277,8 +277,6 @@ void placing_users(struct store *s, const struct store_page *pages, unsigned n);
 void placing_moved(struct store *s, unsigned n);
 /* Undoes the reordering of placing_moved(): one part, images in the order of their slots. */
 void placing_restore(struct store *s, unsigned n);
-/* The n images that were collected anew after a placing_moved(): one part, in the order of their slots. */
-void placing_as_it_is(struct store *s, unsigned n);
 /* Lays the parts out, one after the other; plan->slots NULL when that takes more slots than `most`. */
 void placing_pack(struct store *s, bool carry, uint32_t most, struct pack_plan *plan);
 /* What the placement has learned, for the checkpoint: 0 or 1 page behind the zone table's, which begins with PLACING_PAGE (no
