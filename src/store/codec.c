@@ -221,8 +221,11 @@ store_codecs_choose(struct store *s, struct pack_item *items, unsigned n)
 
     rt_lock(&s->codecs.lock);
     for (unsigned i = 0; c->used > 0 && i < n; i++) {
-        const struct store_tree_codec *e = find(c, page_tree(items[i].page));
+        const struct store_tree_codec *e;
 
+        if (items[i].page == NULL)
+            continue; /* an image that moves as it is */
+        e = find(c, page_tree(items[i].page));
         items[i].choice = e->choice; /* of an empty entry 0 */
         items[i].level = e->level;
     }

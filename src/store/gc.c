@@ -409,6 +409,7 @@ take_image(struct store *s, const uint8_t *slot, uint32_t index, uint32_t off, u
         .image_bytes = bytes,
     };
     s->gc.delta[*n] = delta;
+    s->gc.folded[*n] = PLACE_NONE;
     s->gc.pids[*n] = pid;
     s->gc.old[*n] = place;
     (*n)++;
@@ -505,7 +506,7 @@ move_to(struct store *s, unsigned i)
         g->to[i] |= PLACE_DELTA;
         return delta == g->old[i];
     }
-    if (delta != PLACE_NONE)
+    if (delta != PLACE_NONE && delta != g->folded[i]) /* gc_fold.c, F2 */
         g->to[i] |= PLACE_KEEP;
     return map_get(s->map, g->pids[i]) == g->old[i] || CH_BUG(S7_MOVE_ANYWAY);
 }
@@ -548,10 +549,16 @@ move_chunk(struct store *s, unsigned n, uint32_t sources, struct wal_ticket *t)
     struct store_gc *g = &s->gc;
     struct pack_plan plan = {0};
     unsigned spans = 0;
+    uint32_t stop;
     int rc;
 
-    pack_build(s->packer, s->w.items, n, false, &plan);
     CH_ASSERT(sources <= s->chunk_slots); /* so a plan without slots is never used */
+    n = gc_fold(s, n);
+    pack_build(s->packer, s->w.items, n, false, &plan);
+    if (plan.slot_count > sources) {
+        n = collect_chunk(s, &stop, &sources); /* as it was, and nothing folded */
+        pack_build(s->packer, s->w.items, n, false, &plan);
+    }
     if (plan.slot_count > sources)
         plan_verbatim(s, n, &plan);
     rc = oop_store(s, ZONE_STREAM_GC, CH_GC, &plan, n, g->spans, &spans);

@@ -439,6 +439,8 @@ store_format(struct store *s)
 static int
 create_buffers(struct store *s)
 {
+    int rc;
+
     s->flags = ch_alloc_aligned(s->cfg.zones_max * sizeof(*s->flags));
     if (s->flags == NULL)
         return CH_FAIL(COHORT_ENOMEM, "flags of %u zones", s->cfg.zones_max);
@@ -449,7 +451,8 @@ create_buffers(struct store *s)
     s->gc.buf = ch_alloc_aligned((size_t)s->chunk_slots * CH_SLOT_BYTES);
     if (s->gc.buf == NULL)
         return CH_FAIL(COHORT_ENOMEM, "buffers of garbage collection");
-    return store_codecs_create(s);
+    rc = gc_fold_create(s);
+    return rc == 0 ? store_codecs_create(s) : rc;
 }
 
 static uint32_t
@@ -527,6 +530,7 @@ store_destroy(struct store *s)
     if (s == NULL)
         return;
     store_codecs_destroy(s);
+    gc_fold_destroy(s);
     ch_free_aligned(s->gc.buf);
     ch_free_aligned(s->ip.buf);
     ch_free_aligned(s->flags);
@@ -551,7 +555,7 @@ store_memory(const struct store *s)
     if (s->cfg.kind == STORE_INPLACE)
         return n + (size_t)(1 + s->cfg.batch_pages) * CH_PAGE_BYTES;
     return n + atomic_load_explicit(&s->packers_memory, memory_order_relaxed) +
-           (size_t)s->chunk_slots * CH_SLOT_BYTES;
+           ((size_t)s->chunk_slots + 2 * s->fold.most) * CH_SLOT_BYTES;
 }
 
 struct map *
@@ -582,6 +586,7 @@ store_counts(struct store *s, struct store_counts *out)
     out->gc_lost = atomic_load_explicit(&s->gc_lost, memory_order_relaxed);
     out->delta_writes = atomic_load_explicit(&s->delta_writes, memory_order_relaxed);
     out->delta_bytes = atomic_load_explicit(&s->delta_bytes, memory_order_relaxed);
+    out->delta_folds = atomic_load_explicit(&s->delta_folds, memory_order_relaxed);
     out->delta_reads = atomic_load_explicit(&s->delta_reads, memory_order_relaxed);
     out->zones_reset = atomic_load_explicit(&s->zones_reset, memory_order_relaxed);
     for (zone_id z = 0; z < zone_count(s->zones); z++) {

@@ -77,6 +77,7 @@ struct store_counts {
     uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost; /* lost: races lost, orphans */
     uint64_t zones_reset, retired;
     uint64_t delta_writes, delta_bytes; /* of page_writes, of page_write_stored */
+    uint64_t delta_folds;               /* put into their bases by GC */
     uint64_t delta_reads;               /* reads of a page that took a second slot for its delta */
 };
 

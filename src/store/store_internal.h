@@ -17,6 +17,7 @@ enum {
     STORE_READ_MANY = 64,     /* most pages of one store_read_many() */
     STORE_READERS = 16,       /* decompression contexts; a 17th reader at once does without */
     STORE_GC_SLOTS_MIN = 16,  /* GC's chunk, in slots, is the batch of user writes but no less */
+    STORE_FOLDS = 64,         /* deltas that GC puts into the bases of one chunk, at most */
     STORE_GC_READ_SLOTS = 64, /* one GC read request: 256 KiB */
     STORE_CENSUS_WRITES = 128,
     STORE_ZONE_BACKED = 1, /* growable: the zone's blocks are allocated */
@@ -56,10 +57,21 @@ struct store_gc {
     uint64_t barren_changes;       /* s->changes when the last of them ended */
     bool delta[CH_BATCH_MAX];      /* the image is its page's delta */
     place_t old[CH_BATCH_MAX];     /* where the images of this chunk stood */
+    place_t folded[CH_BATCH_MAX];  /* the delta that was put into the base; PLACE_NONE = none was */
     place_t to[CH_BATCH_MAX];
     page_id pids[CH_BATCH_MAX];
     struct zone_span spans[CH_BATCH_MAX];
     unsigned steps; /* for the census */
+};
+
+/* Deltas that are put into the bases of a chunk; guarded by s->lock (gc_fold.c). */
+struct store_fold {
+    unsigned most;  /* of a chunk; 0 = none */
+    uint8_t *pages; /* most of them */
+    uint8_t *slots; /* of their deltas */
+    unsigned items[STORE_FOLDS];
+    place_t deltas[STORE_FOLDS];
+    struct dev_req reqs[STORE_FOLDS];
 };
 
 /* Trees that are compressed in their own way: open addressing, guarded by its lock (codec.c). */
@@ -102,6 +114,7 @@ struct store {
     uint32_t chunk_slots;  /* most slots of a plan, and of one GC read */
     struct store_writing w;
     struct store_gc gc;
+    struct store_fold fold;
     struct store_inplace ip;
 
     struct packer *readers[STORE_READERS]; /* NULL when the codec needs no context */
@@ -127,7 +140,7 @@ struct store {
 
     /* Counters, relaxed: read by store_counts() only. */
     _Atomic uint64_t page_writes, page_write_stored, page_write_squares, carried;
-    _Atomic uint64_t delta_writes, delta_bytes, delta_reads;
+    _Atomic uint64_t delta_writes, delta_bytes, delta_reads, delta_folds;
     _Atomic uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost, zones_reset;
 };
 
@@ -192,6 +205,19 @@ CH_NODISCARD int oop_back_reserve(struct store *s);
 uint64_t oop_zones_granted(const struct store *s);
 /* Data zones that hold or may hold images. */
 uint64_t oop_zones_used(const struct store *s);
+
+/* ---- store_read.c ---- */
+
+/* The full image at the place, `image` being its first byte, into page[4096], checked. */
+CH_NODISCARD int store_decode(struct store *s, struct packer *p, page_id pid, place_t place,
+                              const uint8_t *image, void *page);
+
+/* ---- gc_fold.c; s->lock held ---- */
+
+CH_NODISCARD int gc_fold_create(struct store *s);
+void gc_fold_destroy(struct store *s);
+/* Puts deltas into the bases among the n items of the chunk; returns the number of items then. */
+unsigned gc_fold(struct store *s, unsigned n);
 
 /* ---- gc.c; s->lock held ---- */
 

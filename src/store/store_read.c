@@ -105,24 +105,32 @@ reader_put(struct store *s, struct packer *p, unsigned index)
         atomic_fetch_or_explicit(&s->readers_free, 1U << index, memory_order_release);
 }
 
+int
+store_decode(struct store *s, struct packer *p, page_id pid, place_t place, const uint8_t *image,
+             void *page)
+{
+    uint8_t slot[CH_SLOT_BYTES] __attribute__((aligned(16)));
+    uint32_t off = place_offset(place);
+    uint32_t bytes = place_bytes(place);
+
+    if (off + bytes > CH_SLOT_BYTES || bytes == 0)
+        return store_place_check(s, pid, place);
+    memcpy(slot + off, image, bytes);
+    return pack_unpack(p, slot, off, bytes, pid, page);
+}
+
 /* `buf` holds the slot of `p` and receives the full image that stands there. */
 static int
 read_decode(struct store *s, page_id pid, place_t p, void *buf)
 {
-    uint8_t slot[CH_SLOT_BYTES] __attribute__((aligned(16)));
     struct packer *reader;
     unsigned index = 0;
-    uint32_t off = place_offset(p);
-    uint32_t bytes = place_bytes(p);
     int rc;
 
-    if (bytes == CH_SLOT_BYTES)
+    if (place_bytes(p) == CH_SLOT_BYTES)
         return page_check(buf, pid);
-    if (off + bytes > CH_SLOT_BYTES || bytes == 0)
-        return store_place_check(s, pid, p);
-    memcpy(slot + off, (const uint8_t *)buf + off, bytes);
     reader = reader_get(s, &index);
-    rc = pack_unpack(reader, slot, off, bytes, pid, buf);
+    rc = store_decode(s, reader, pid, p, (const uint8_t *)buf + place_offset(p), buf);
     reader_put(s, reader, index);
     return rc;
 }
