@@ -4,11 +4,12 @@
 /* Goal: pages come back from the store as they were; the checkpoint leaves nothing dirty.
  * Method: ten times more pages than frames, random changes, ends and births, reopen, compare. */
 static void
-test_model(struct zt *t)
+run_model(struct zt *t, bool deltas)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 48, 16, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 48, 16, 100, false, false, deltas};
     struct buf_counts c;
+    struct store_counts sc;
 
     o.background = zt_below(t, 2) == 0;
     o.frames = 16 + (unsigned)zt_below(t, 100);
@@ -37,9 +38,25 @@ test_model(struct zt *t)
     ZT_CHECK(t, c.hits > 0 && c.misses > 0);
     ZT_CHECK(t, buf_oldest_dirty(r.buf) == CH_LSN_MAX);
     check_frames(&r);
+    store_counts(r.store, &sc);
+    ZT_CHECK(t, deltas == (sc.delta_writes > 0) && deltas == (sc.delta_reads > 0));
     rig_reopen_buf(&r);
     verify_all(&r);
     rig_close(&r);
+}
+
+static void
+test_model(struct zt *t)
+{
+    run_model(t, false);
+}
+
+/* Goal: what is read back from base and delta is the page, whatever changed when, beside the cleaner's copies and after
+ * writes that were given up (H1). */
+static void
+test_model_delta(struct zt *t)
+{
+    run_model(t, true);
 }
 
 /* What a crash would find, seen from outside: the published images, and a log from some LSN. */
@@ -84,7 +101,7 @@ test_oldest_dirty(struct zt *t)
     static struct rig r;
     static struct snapshot snaps[OLD_STEPS + 1];
     static struct change changes[OLD_STEPS];
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false, false};
     unsigned count = 0;
     unsigned durable = 0;
     unsigned useful = 0;
@@ -136,7 +153,7 @@ static void
 test_settling(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false, false};
     bool did = false;
     lsn_t first;
 
@@ -173,7 +190,7 @@ static void
 test_page_ends(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false, false};
     struct buf_ref ref = {0};
     bool did = false;
     page_id pid;
@@ -211,7 +228,7 @@ static void
 test_unread(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false, false};
     struct wal_ticket ticket = {0};
     struct buf_counts before, after;
     struct buf_peek peek;
@@ -263,7 +280,7 @@ static void
 test_id_reused_at_once(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false, false};
     struct frame *fr;
     struct buf_ref ref = {0};
 
@@ -294,7 +311,7 @@ static void
 test_peek_versions(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false, false};
     struct buf_peek p;
     page_id pid;
     uint32_t f;
@@ -334,7 +351,7 @@ static void
 test_drop(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false, false};
     struct zone_info info;
     struct buf_ref ref = {0};
     bool did = false;
@@ -366,7 +383,7 @@ static void
 test_fix_any(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, true, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, true, false, false};
     struct wal_ticket ticket = {0};
     struct buf_ref ref = {0};
     bool found = true;
@@ -404,7 +421,7 @@ static void
 test_redo_bound(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, false, false};
     lsn_t end;
 
     rig_open(&r, t, &o);
@@ -426,7 +443,7 @@ static void
 test_try_and_prefetch(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 128, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 128, 8, 100, false, false, false};
     struct buf_ref ref = {0};
     struct buf_ref second = {0};
     struct buf_counts before;
@@ -472,7 +489,7 @@ static void
 test_all_frames_latched(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 16, 8, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 16, 8, 100, false, false, false};
     struct buf_ref refs[BUF_FRAMES_MIN];
     struct buf_ref ref = {0};
 
@@ -497,7 +514,7 @@ static void
 test_no_needless_writes(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 512, 16, 100, false, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 512, 16, 100, false, false, false};
     struct store_counts before;
     struct store_counts after;
     bool did;
@@ -526,7 +543,7 @@ static void
 test_full(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=8M,superblock=256K", 64, 8, 12, false, false};
+    struct rig_options o = {"generic,bytes=8M,superblock=256K", 64, 8, 12, false, false, false};
     int rc = 0;
 
     o.background = zt_below(t, 2) == 0;
@@ -556,7 +573,7 @@ static void
 test_device_errors(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 40, 8, 100, false, true};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 40, 8, 100, false, true, false};
     struct dev_fault_plan plan = {.code = COHORT_EIO, .fail_forever = true};
     struct dev_fault_plan none = {0};
     enum dev_op op = zt_below(t, 2) == 0 ? DEV_WRITE : DEV_FLUSH;
@@ -595,7 +612,7 @@ static void
 test_read_error(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, true};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 64, 8, 100, false, true, false};
     struct dev_fault_plan plan = {.code = COHORT_EIO, .fail_nth = {[DEV_READ] = 1}};
     struct buf_ref ref = {0};
 
@@ -612,6 +629,7 @@ test_read_error(struct zt *t)
 
 static const struct zt_case CASES[] = {
     {"model", test_model, 12},
+    {"model_delta", test_model_delta, 12},
     {"oldest_dirty", test_oldest_dirty, 20},
     {"settling", test_settling, 1},
     {"page_ends", test_page_ends, 1},

@@ -29,6 +29,8 @@ rig_open(struct rig *r, struct zt *t, const struct rig_options *o)
                               .pages_max = PAGES_MAX,
                               .batch_pages = o->batch,
                               .space_target = 140,
+                              .deltas = o->deltas,
+                              .delta_percent = 90,
                               .discard = true};
     struct dev_fault_plan none = {0};
 
@@ -77,11 +79,13 @@ void
 body_fill(uint8_t *page, uint64_t counter)
 {
     page_id pid = page_pid(page);
-    uint64_t word = (pid << 32 | counter) * UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t word = (pid << 32 | counter / 8) * UINT64_C(0x9E3779B97F4A7C15);
 
+    /* Seven of eight changes are small: the counter, one word somewhere and the checksum. */
     ch_put64(page + PAGE_HEADER_BYTES, counter);
     for (unsigned at = PAGE_HEADER_BYTES + 8; at < CH_PAGE_BYTES - 8; at += 8)
         ch_put64(page + at, at % 24 == 0 ? word * at : word);
+    ch_put64(page + PAGE_HEADER_BYTES + 8 + counter % 400 * 8, counter);
     ch_put64(page + CH_PAGE_BYTES - 8,
              ch_crc32c(0, page + PAGE_HEADER_BYTES, CH_PAGE_BYTES - 8 - PAGE_HEADER_BYTES));
 }

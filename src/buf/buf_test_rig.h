@@ -46,6 +46,7 @@ struct rig_options {
     unsigned zones;
     bool background;
     bool fault;
+    bool deltas; /* written wherever they can be */
 };
 
 /* An empty store and cache; `t` fails on any error. */

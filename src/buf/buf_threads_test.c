@@ -115,7 +115,7 @@ static void
 test_threads(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 0, 8, 100, true, false};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 0, 8, 100, true, false, false};
 
     o.background = zt_below(t, 3) != 0;
     o.frames = 24 + (unsigned)zt_below(t, 100);
@@ -139,7 +139,7 @@ static void
 test_load_races(struct zt *t)
 {
     static struct rig r;
-    struct rig_options o = {"generic,bytes=32M,superblock=1M", 16, 8, 100, false, true};
+    struct rig_options o = {"generic,bytes=32M,superblock=1M", 16, 8, 100, false, true, false};
     struct dev_fault_plan slow = {.slow_ns = 20000};
     static struct worker workers[THREADS];
 
