@@ -450,6 +450,7 @@ struct cohort_stats {
     uint64_t page_write_squares;
     uint64_t delta_writes, delta_stored; /* of page_writes, of page_write_stored: as deltas */
     uint64_t delta_reads;                /* of reads: the second one of a page with a delta */
+    uint64_t delta_memory_hits;          /* ... that was not needed: the delta was in memory */
 };
 COHORT_API int cohort_stats(cohort_db *db, struct cohort_stats *s);
 /* The same as one JSON object; *text is freed by cohort_free(). */

@@ -48,6 +48,7 @@ fill_store(struct db *db, struct cohort_stats *s)
     s->delta_writes = c.delta_writes;
     s->delta_stored = c.delta_bytes;
     s->delta_reads = c.delta_reads;
+    s->delta_memory_hits = c.delta_memory_hits;
     s->gc_zones = c.gc_zones;
     s->gc_live_bytes = c.gc_live_bytes;
     s->retired_zones = c.retired;
@@ -222,6 +223,7 @@ cohort_stats_json(cohort_db *db, char **text)
     FIELD(delta_writes);
     FIELD(delta_stored);
     FIELD(delta_reads);
+    FIELD(delta_memory_hits);
 #undef FIELD
     *text = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
     json_object_put(o);

@@ -512,7 +512,7 @@ move_to(struct store *s, unsigned i)
 }
 
 static void
-publish_moves(struct store *s, unsigned n, struct wal_ticket *t)
+publish_moves(struct store *s, unsigned n, const struct pack_plan *plan, struct wal_ticket *t)
 {
     struct store_gc *g = &s->gc;
     uint64_t shards = store_shards(g->pids, n);
@@ -523,6 +523,9 @@ publish_moves(struct store *s, unsigned n, struct wal_ticket *t)
         const struct pack_item *it = &s->w.items[i];
 
         g->to[i] = place_make(s->w.slot_no[it->slot], it->offset, it->bytes);
+        if (g->delta[i])
+            delta_cache_put(s, g->pids[i], g->to[i],
+                            plan->slots + (size_t)it->slot * CH_SLOT_BYTES + it->offset);
     }
     map_lock(s->map, shards);
     for (unsigned i = 0; i < n; i++) {
@@ -567,7 +570,7 @@ move_chunk(struct store *s, unsigned n, uint32_t sources, struct wal_ticket *t)
     g->written += plan.slot_count;
     rc = flush_images(s);
     if (rc == 0)
-        publish_moves(s, n, t);
+        publish_moves(s, n, &plan, t);
     for (unsigned i = 0; i < spans; i++) {
         if (rc == 0)
             zone_commit(s->zones, &g->spans[i]);

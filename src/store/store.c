@@ -452,6 +452,8 @@ create_buffers(struct store *s)
     if (s->gc.buf == NULL)
         return CH_FAIL(COHORT_ENOMEM, "buffers of garbage collection");
     rc = gc_fold_create(s);
+    if (rc == 0)
+        rc = delta_cache_create(s);
     return rc == 0 ? store_codecs_create(s) : rc;
 }
 
@@ -511,6 +513,7 @@ store_create(const struct store_config *cfg, struct store **out)
     atomic_init(&s->round_now, 1); /* 0 = none */
     /* A guess until batches are written. */
     atomic_init(&s->slot_permille, cfg->codec == PACK_NONE ? 1000 : 1150);
+    delta_cache_init(s);
     rt_mutex_init(&s->lock, RT_RANK_GC, 0);
     rt_mutex_init(&s->codecs.lock, RT_RANK_GC, 1);
     rc = create_tables(s);
@@ -531,6 +534,7 @@ store_destroy(struct store *s)
         return;
     store_codecs_destroy(s);
     gc_fold_destroy(s);
+    delta_cache_destroy(s);
     ch_free_aligned(s->gc.buf);
     ch_free_aligned(s->ip.buf);
     ch_free_aligned(s->flags);
@@ -555,7 +559,7 @@ store_memory(const struct store *s)
     if (s->cfg.kind == STORE_INPLACE)
         return n + (size_t)(1 + s->cfg.batch_pages) * CH_PAGE_BYTES;
     return n + atomic_load_explicit(&s->packers_memory, memory_order_relaxed) +
-           ((size_t)s->chunk_slots + 2 * s->fold.most) * CH_SLOT_BYTES;
+           ((size_t)s->chunk_slots + 2 * s->fold.most) * CH_SLOT_BYTES + delta_cache_memory(s);
 }
 
 struct map *
@@ -586,6 +590,7 @@ store_counts(struct store *s, struct store_counts *out)
     out->gc_lost = atomic_load_explicit(&s->gc_lost, memory_order_relaxed);
     out->delta_writes = atomic_load_explicit(&s->delta_writes, memory_order_relaxed);
     out->delta_bytes = atomic_load_explicit(&s->delta_bytes, memory_order_relaxed);
+    out->delta_memory_hits = atomic_load_explicit(&s->delta_memory_hits, memory_order_relaxed);
     out->delta_folds = atomic_load_explicit(&s->delta_folds, memory_order_relaxed);
     out->delta_reads = atomic_load_explicit(&s->delta_reads, memory_order_relaxed);
     out->zones_reset = atomic_load_explicit(&s->zones_reset, memory_order_relaxed);

@@ -41,6 +41,7 @@ struct store_config {
     bool growable, discard;
     bool deltas;            /* out of place: pages may be written as deltas */
     unsigned delta_percent; /* of what the page's full image takes, most that its delta may */
+    uint64_t delta_memory;  /* bytes, for deltas kept in memory */
     unsigned device_spare;  /* percent; 0 = no zone is kept discarded for the drive's sake (gc.c) */
     uint32_t
         inplace_first_zone; /* in place: home slot of page id p = first slot of this zone + p */
@@ -78,6 +79,7 @@ struct store_counts {
     uint64_t zones_reset, retired;
     uint64_t delta_writes, delta_bytes; /* of page_writes, of page_write_stored */
     uint64_t delta_folds;               /* put into their bases by GC */
+    uint64_t delta_memory_hits;         /* reads of a page whose delta was in memory */
     uint64_t delta_reads;               /* reads of a page that took a second slot for its delta */
 };
 

@@ -14,9 +14,10 @@ enum {
     STORE_RECORD_HEADER = 4,  /* version, flags, count */
     STORE_RECORD_ENTRY = 14,  /* page id 6, place 8 */
     STORE_RECORD_BYTES = STORE_RECORD_HEADER + STORE_RECORD_ENTRY * CH_BATCH_MAX,
-    STORE_READ_MANY = 64,     /* most pages of one store_read_many() */
-    STORE_READERS = 16,       /* decompression contexts; a 17th reader at once does without */
-    STORE_GC_SLOTS_MIN = 16,  /* GC's chunk, in slots, is the batch of user writes but no less */
+    STORE_READ_MANY = 64,    /* most pages of one store_read_many() */
+    STORE_READERS = 16,      /* decompression contexts; a 17th reader at once does without */
+    STORE_GC_SLOTS_MIN = 16, /* GC's chunk, in slots, is the batch of user writes but no less */
+    STORE_DELTA_LOCKS = 16,
     STORE_FOLDS = 64,         /* deltas that GC puts into the bases of one chunk, at most */
     STORE_GC_READ_SLOTS = 64, /* one GC read request: 256 KiB */
     STORE_CENSUS_WRITES = 128,
@@ -88,6 +89,13 @@ struct store_codecs {
     uint32_t known; /* what the packer has learned; codec_bit() */
 };
 
+/* Deltas in memory, by page id (delta_cache.c). */
+struct store_delta_cache {
+    struct delta_entry *entries; /* each under the lock of its number */
+    uint32_t count;
+    struct rt_mutex locks[STORE_DELTA_LOCKS]; /* rank SPACE */
+};
+
 struct store_inplace {
     uint8_t *buf;      /* header block and page copies of one double-write batch */
     uint64_t sequence; /* of the newest batch in the double-write area */
@@ -115,6 +123,7 @@ struct store {
     struct store_writing w;
     struct store_gc gc;
     struct store_fold fold;
+    struct store_delta_cache delta_cache;
     struct store_inplace ip;
 
     struct packer *readers[STORE_READERS]; /* NULL when the codec needs no context */
@@ -141,6 +150,7 @@ struct store {
     /* Counters, relaxed: read by store_counts() only. */
     _Atomic uint64_t page_writes, page_write_stored, page_write_squares, carried;
     _Atomic uint64_t delta_writes, delta_bytes, delta_reads, delta_folds;
+    _Atomic uint64_t delta_memory_hits;
     _Atomic uint64_t gc_zones, gc_live_bytes, gc_moved, gc_lost, zones_reset;
 };
 
@@ -205,6 +215,17 @@ CH_NODISCARD int oop_back_reserve(struct store *s);
 uint64_t oop_zones_granted(const struct store *s);
 /* Data zones that hold or may hold images. */
 uint64_t oop_zones_used(const struct store *s);
+
+/* ---- delta_cache.c ---- */
+
+void delta_cache_init(struct store *s); /* its locks */
+CH_NODISCARD int delta_cache_create(struct store *s);
+void delta_cache_destroy(struct store *s);
+size_t delta_cache_memory(const struct store *s);
+/* The delta image of the page that has just been written to `place` (without flags). */
+void delta_cache_put(struct store *s, page_id pid, place_t place, const uint8_t *image);
+/* Copies the delta to where it stands in its slot; false: it is not here. */
+bool delta_cache_get(struct store *s, page_id pid, place_t place, uint8_t *slot);
 
 /* ---- store_read.c ---- */
 

@@ -338,6 +338,8 @@ oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
         if (it->delta) {
             store_count(&s->delta_writes, 1);
             store_count(&s->delta_bytes, it->bytes);
+            delta_cache_put(s, it->pid, pages[i].place & ~PLACE_FLAGS,
+                            plan.slots + (size_t)it->slot * CH_SLOT_BYTES + it->offset);
         }
         out->pids[out->count] = pages[i].pid;
         out->places[out->count++] = pages[i].place;

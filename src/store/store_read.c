@@ -27,6 +27,7 @@ struct read_page {
     place_t base, delta;
     zone_id base_zone, delta_zone; /* CH_ZONE_NONE = not pinned */
     unsigned delta_slot;           /* index among the slots of deltas that were read */
+    bool delta_here;               /* it was in memory */
 };
 
 static int
@@ -170,7 +171,7 @@ read_request(place_t p, void *buf)
 static bool
 needs_second(const struct read_page *r)
 {
-    return r->delta != PLACE_NONE && place_slot(r->delta) != place_slot(r->base);
+    return r->delta != PLACE_NONE && !r->delta_here && place_slot(r->delta) != place_slot(r->base);
 }
 
 /* Reads n pinned pages, of which at most READ_DELTAS have a delta, in one vector; unpins them. */
@@ -191,6 +192,8 @@ read_vector(struct store *s, struct read_page *pages, int *const *rcs,
             continue;
         pages[i].delta_slot = d;
         second[d] = i;
+        pages[i].delta_here = delta_cache_get(s, pages[i].pid, pages[i].delta, deltas[d]);
+        store_count(&s->delta_memory_hits, pages[i].delta_here);
         if (needs_second(&pages[i])) {
             second[d] = k;
             reqs[k++] = read_request(pages[i].delta, deltas[d]);
@@ -208,7 +211,7 @@ read_vector(struct store *s, struct read_page *pages, int *const *rcs,
         if (*out == 0 && r->delta != PLACE_NONE) {
             *out = reqs[second[r->delta_slot]].rc == COHORT_ERETRY ? rc
                                                                    : reqs[second[r->delta_slot]].rc;
-            if (!needs_second(r))
+            if (!r->delta_here && !needs_second(r))
                 memcpy(deltas[r->delta_slot], r->buf, CH_SLOT_BYTES);
         }
         if (*out == 0)

@@ -148,6 +148,7 @@ world_open(struct zt *t, const struct world_options *o)
         .pages_max = WORLD_PAGES,
         .batch_pages = 64,
         .deltas = o->deltas,
+        .delta_memory = zt_below(t, 2) * zt_below(t, 256 << 10),
         .delta_percent = 10 + (unsigned)zt_below(t, 91),
         .space_target = 140,
         .discard = true,
