@@ -6,24 +6,34 @@
 #include "base/options.h"
 
 struct preset_row {
-    uint64_t codec;
+    uint64_t codec, placement, victim, history;
     uint64_t delta; /* 0 = off */
 };
 
+#define CODEC(name)     COHORT_CODEC_##name
+#define PLACEMENT(name) COHORT_PLACEMENT_##name
+#define VICTIM(name)    COHORT_VICTIM_##name
+#define HISTORY(name)   COHORT_HISTORY_##name
+
+/* As written before there was a choice: users' writes and GC's apart, greedy. */
+#define PLAIN  PLACEMENT(SEPGC), VICTIM(GREEDY), HISTORY(HEADER)
+#define PAPER  PLACEMENT(GDT), VICTIM(GREEDY), HISTORY(HEADER)
+#define BEYOND PLACEMENT(LOG), VICTIM(MDC), HISTORY(EWMA)
+
 static const struct preset_row presets[] = {
-    [COHORT_PRESET_COHORT] = {.codec = COHORT_CODEC_LZ4},
-    [COHORT_PRESET_INPLACE] = {.codec = COHORT_CODEC_NONE},
-    [COHORT_PRESET_INPLACE_ATOMIC] = {.codec = COHORT_CODEC_NONE},
-    [COHORT_PRESET_OOP] = {.codec = COHORT_CODEC_NONE},
-    [COHORT_PRESET_OOP_PACK] = {.codec = COHORT_CODEC_LZ4},
-    [COHORT_PRESET_OOP_GDT] = {.codec = COHORT_CODEC_LZ4},
-    [COHORT_PRESET_OOP_NOWA] = {.codec = COHORT_CODEC_LZ4},
-    [COHORT_PRESET_OOP_ALIGN] = {.codec = COHORT_CODEC_LZ4},
-    [COHORT_PRESET_OOP_MDC] = {.codec = COHORT_CODEC_LZ4},
-    [COHORT_PRESET_OOP_BUDGET] = {.codec = COHORT_CODEC_LZ4},
-    [COHORT_PRESET_OOP_DICT] = {.codec = COHORT_CODEC_ZSTD},
-    [COHORT_PRESET_OOP_DELTA] = {.codec = COHORT_CODEC_ZSTD, .delta = COHORT_DELTA_ON},
-    [COHORT_PRESET_SINGLE] = {.codec = COHORT_CODEC_LZ4},
+    [COHORT_PRESET_COHORT] = {CODEC(LZ4), PLAIN},
+    [COHORT_PRESET_INPLACE] = {CODEC(NONE), PLAIN},
+    [COHORT_PRESET_INPLACE_ATOMIC] = {CODEC(NONE), PLAIN},
+    [COHORT_PRESET_OOP] = {CODEC(NONE), PLAIN},
+    [COHORT_PRESET_OOP_PACK] = {CODEC(LZ4), PLAIN},
+    [COHORT_PRESET_OOP_GDT] = {CODEC(LZ4), PAPER},
+    [COHORT_PRESET_OOP_NOWA] = {CODEC(LZ4), PAPER},
+    [COHORT_PRESET_OOP_ALIGN] = {CODEC(LZ4), PAPER},
+    [COHORT_PRESET_OOP_MDC] = {CODEC(LZ4), BEYOND},
+    [COHORT_PRESET_OOP_BUDGET] = {CODEC(LZ4), BEYOND},
+    [COHORT_PRESET_OOP_DICT] = {CODEC(ZSTD), BEYOND},
+    [COHORT_PRESET_OOP_DELTA] = {CODEC(ZSTD), BEYOND, .delta = COHORT_DELTA_ON},
+    [COHORT_PRESET_SINGLE] = {CODEC(LZ4), PLACEMENT(NONE), VICTIM(MDC), HISTORY(EWMA)},
 };
 
 static void
@@ -41,4 +51,7 @@ ch_options_resolve(struct cohort_options *o, uint64_t preset)
     CH_ASSERT(preset < CH_ARRAY_LEN(presets));
     resolve(&o->codec, row->codec);
     resolve(&o->delta, row->delta);
+    resolve(&o->placement, row->placement);
+    resolve(&o->victim, row->victim);
+    resolve(&o->history, row->history);
 }

@@ -278,6 +278,26 @@ batch_pages(const struct db *db)
                                   128);
 }
 
+_Static_assert((int)COHORT_PLACEMENT_LOG - 1 == (int)PLACE_LOG &&
+                   (int)COHORT_PLACEMENT_NONE - 1 == (int)PLACE_NOSEP &&
+                   (int)COHORT_VICTIM_GREEDY - 1 == (int)VICTIM_GREEDY &&
+                   (int)COHORT_VICTIM_MDC - 1 == (int)VICTIM_MDC,
+               "options and policies are listed in the same order");
+
+static void
+placement_options(const struct db *db, struct store_config *cfg)
+{
+    const struct cohort_options *o = &db->opts;
+
+    cfg->placement = (enum place_policy)(o->placement - COHORT_PLACEMENT_NONE);
+    cfg->victim = (enum victim_policy)(o->victim - COHORT_VICTIM_GREEDY);
+    cfg->header_history = o->history == COHORT_HISTORY_HEADER;
+    cfg->no_priors = o->prior == COHORT_PRIOR_NO;
+    cfg->gc_unsorted = o->gc_sort == COHORT_GC_SORT_NO;
+    cfg->classes = (unsigned)o->classes;
+    cfg->open_zones = (unsigned)o->open_zones;
+}
+
 static int
 step_store(struct db *db)
 {
@@ -302,6 +322,7 @@ step_store(struct db *db)
     };
     int rc;
 
+    placement_options(db, &cfg);
     if (cfg.kind == STORE_INPLACE) {
         inplace_layout(db, &cfg.inplace_first_zone, &cfg.pages_max);
         if (db->fresh && cfg.pages_max < BOOT_HOMES_MIN)

@@ -24,6 +24,7 @@ void
 rig_open(struct rig *r, struct zt *t, const struct rig_options *o)
 {
     struct store_config sc = {.kind = STORE_OOP,
+                              .placement = PLACE_SEPGC,
                               .codec = PACK_LZ4,
                               .codec_level = 1,
                               .zone_bytes = RIG_ZONE,

@@ -20,6 +20,7 @@ rig_open(struct rig *r, struct zt *t, const struct rig_options *o)
                             .cut = 4096,
                             .user_percent = 70};
     struct store_config sc = {.kind = STORE_OOP,
+                              .placement = PLACE_SEPGC,
                               .codec = PACK_LZ4,
                               .codec_level = 1,
                               .zones_base = 2 << 20,

@@ -28,6 +28,7 @@ static void
 open_store(struct world *w)
 {
     struct store_config sc = {.kind = STORE_OOP,
+                              .placement = PLACE_SEPGC,
                               .codec = PACK_LZ4,
                               .codec_level = 1,
                               .dev = w->dev,

@@ -121,6 +121,17 @@ page_inherit(void *page, const void *from)
     memcpy((uint8_t *)page + OFF_HISTORY, (const uint8_t *)from + OFF_HISTORY, 4 * PAGE_HISTORY);
 }
 
+unsigned
+page_history(const void *page, uint32_t stamps[PAGE_HISTORY])
+{
+    const uint8_t *h = (const uint8_t *)page + OFF_HISTORY;
+    unsigned n = history_count(h);
+
+    for (unsigned i = 0; i < n; i++)
+        stamps[i] = ch_get32(h + 4 * i);
+    return n;
+}
+
 lsn_t
 page_death_time(const void *page, lsn_t now)
 {

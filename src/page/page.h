@@ -107,6 +107,8 @@ CH_NODISCARD int page_check(const void *page, page_id pid);
 void page_note_write(void *page, lsn_t now);
 /* New pages of a split inherit their parent's history. */
 void page_inherit(void *page, const void *from);
+/* The write history, oldest first, in units of 4 KiB of log (32 bit, wrapping); returns how many. */
+unsigned page_history(const void *page, uint32_t stamps[PAGE_HISTORY]);
 /* Estimated death time EDT = now + (WHn - WH1)/(n - 1) in LSN; CH_LSN_MAX with fewer than two writes. */
 lsn_t page_death_time(const void *page, lsn_t now);
 /* The 16-bit log-scale form kept in image headers, and back (lower bound of its bucket). Monotone. */

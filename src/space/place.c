@@ -377,7 +377,7 @@ place_batch(struct place *p, enum place_origin origin, uint32_t now, struct plac
     case PLACE_SEPGC:
         stream = origin == PLACE_GC ? PLACE_GC_STREAM : 0;
         break;
-    case PLACE_NONE:
+    case PLACE_NOSEP:
         break;
     }
     for (size_t i = 0; i < n; i++)

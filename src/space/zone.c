@@ -41,11 +41,12 @@
  *
  * Locking: t->lock (rank SPACE, order 1) in every function but zone_pin(), zone_unpin(), zone_of_slot(),
  * zone_slot() and zone_count(). Nothing is called under it that locks or waits. Memory: address space for
- * all zones at creation; 56 bytes a zone are used as zones come to exist.
+ * all zones at creation; 72 bytes a zone are used as zones come to exist.
  *
  * Crash: memory only. The checkpoint keeps struct zone_info; recovery recounts the live bytes.
  */
 #include "base/bug.h"
+#include "space/heat.h"
 #include "space/zone_internal.h"
 
 #include <inttypes.h>
@@ -125,6 +126,8 @@ zone_at(const struct zone_table *t, zone_id z)
 static void
 change_state(struct zone_table *t, zone_id z, enum zone_state state)
 {
+    if (t->zone[z].state == ZONE_OPEN)
+        t->zone[z].sealed = t->now;
     zone_leave(t, z);
     zone_enter(t, z, state);
 }
@@ -143,9 +146,7 @@ bury_victims(struct zone_table *t)
 static uint32_t
 zones_kept(const struct zone_table *t, unsigned stream)
 {
-    bool user = zone_origin(stream) == ZONE_STREAM_USER;
-
-    return user && !CH_BUG(S6_NO_RESERVE) ? t->cfg.reserve : 0;
+    return stream < ZONE_STREAM_GC && !CH_BUG(S6_NO_RESERVE) ? t->cfg.reserve : 0;
 }
 
 static bool
@@ -157,23 +158,24 @@ may_open(const struct zone_table *t, unsigned stream)
         return false;
     if (t->cfg.open_max == 0)
         return true;
-    for (unsigned s = zone_origin(stream); s < zone_origin_end(stream); s++)
-        open += t->open[s] != CH_ZONE_NONE;
+    for (unsigned e = zone_pool(t, stream); e < zone_pool_end(t, stream); e++)
+        open += t->open[e] != CH_ZONE_NONE;
     return open < t->cfg.open_max;
 }
 
-/* The stream of the same origin that has a zone open and is nearest; ZONE_STREAMS = none has. */
+/* The entry of the same pool that has a zone open and is nearest; ZONE_STREAMS = none has. */
 static unsigned
 nearest_open(const struct zone_table *t, unsigned stream)
 {
+    unsigned at = zone_entry(t, stream);
     unsigned best = ZONE_STREAMS;
 
-    for (unsigned s = zone_origin(stream); s < zone_origin_end(stream); s++) {
-        unsigned far = s > stream ? s - stream : stream - s;
+    for (unsigned e = zone_pool(t, stream); e < zone_pool_end(t, stream); e++) {
+        unsigned far = e > at ? e - at : at - e;
 
-        if (t->open[s] != CH_ZONE_NONE &&
-            (best == ZONE_STREAMS || far < (best > stream ? best - stream : stream - best)))
-            best = s;
+        if (t->open[e] != CH_ZONE_NONE &&
+            (best == ZONE_STREAMS || far < (best > at ? best - at : at - best)))
+            best = e;
     }
     return best;
 }
@@ -182,8 +184,8 @@ nearest_open(const struct zone_table *t, unsigned stream)
 static zone_id
 stream_zone(struct zone_table *t, unsigned stream)
 {
-    unsigned other;
-    zone_id z = t->open[stream];
+    unsigned e = zone_entry(t, stream);
+    zone_id z = t->open[e];
 
     if (z != CH_ZONE_NONE)
         return z;
@@ -191,11 +193,29 @@ stream_zone(struct zone_table *t, unsigned stream)
         z = zone_free_lowest(t);
         change_state(t, z, ZONE_OPEN);
         t->zone[z].stream = (uint8_t)stream;
-        t->open[stream] = z;
+        t->zone[z].known = 0;
+        t->zone[z].rates = 0;
+        t->open[e] = z;
         return z;
     }
-    other = nearest_open(t, stream);
-    return other < ZONE_STREAMS ? t->open[other] : CH_ZONE_NONE;
+    e = nearest_open(t, stream);
+    return e < ZONE_STREAMS ? t->open[e] : CH_ZONE_NONE;
+}
+
+static uint64_t
+room(const struct zone_table *t, unsigned stream)
+{
+    uint64_t open = 0;
+    uint64_t idle = (uint64_t)t->free_count * t->cfg.slots;
+    uint64_t keep = (uint64_t)zones_kept(t, stream) * t->cfg.slots;
+
+    for (unsigned e = zone_pool(t, stream); e < zone_pool_end(t, stream); e++) {
+        if (t->open[e] != CH_ZONE_NONE)
+            open += t->cfg.slots - t->zone[t->open[e]].cursor;
+    }
+    if (t->cfg.shared && stream < ZONE_STREAM_LOG)
+        return open + idle > keep ? open + idle - keep : 0;
+    return open + (idle > keep ? idle - keep : 0);
 }
 
 int
@@ -204,11 +224,13 @@ zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots, stru
     zone_id z;
     struct zone *zn;
     uint32_t count;
+    uint64_t most;
     int rc = 0;
 
     CH_ASSERT(slots > 0);
     rt_lock(t->lock);
-    z = stream_zone(t, stream);
+    most = room(t, stream);
+    z = most > 0 ? stream_zone(t, stream) : CH_ZONE_NONE;
     if (z == CH_ZONE_NONE) {
         rc = CH_FAIL(COHORT_EFULL, "no zone for stream %u: %" PRIu32 " free, %" PRIu32 " kept",
                      (unsigned)stream, t->free_count, zones_kept(t, stream));
@@ -216,6 +238,7 @@ zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots, stru
     }
     zn = &t->zone[z];
     count = slots < t->cfg.slots - zn->cursor ? slots : t->cfg.slots - zn->cursor;
+    count = (uint32_t)ch_min_u64(count, most);
     *out = (struct zone_span){.zone = z, .slot_first = zn->cursor, .slot_count = count};
     zn->cursor += count; /* Z3 */
     if (CH_BUG(S4_SLOT_TWICE) && zn->cursor < t->cfg.slots && count > 1)
@@ -231,18 +254,35 @@ out:
 uint64_t
 zone_room(const struct zone_table *t, enum zone_stream stream)
 {
-    uint64_t room = 0;
-    uint32_t keep = zones_kept(t, stream);
+    uint64_t slots;
 
     rt_lock(t->lock);
-    for (unsigned s = zone_origin(stream); s < zone_origin_end(stream); s++) {
-        if (t->open[s] != CH_ZONE_NONE)
-            room += t->cfg.slots - t->zone[t->open[s]].cursor;
-    }
-    if (t->free_count > keep)
-        room += (uint64_t)(t->free_count - keep) * t->cfg.slots;
+    slots = room(t, stream);
     rt_unlock(t->lock);
-    return room;
+    return slots;
+}
+
+void
+zone_set_open_max(struct zone_table *t, uint32_t open_max)
+{
+    rt_lock(t->lock);
+    t->cfg.open_max = open_max;
+    rt_unlock(t->lock);
+}
+
+void
+zone_note(struct zone_table *t, zone_id z, uint32_t now, const struct zone_heat *heat)
+{
+    struct zone *zn;
+
+    rt_lock(t->lock);
+    zn = zone_at(t, z);
+    zn->rates += heat->rates;
+    zn->known += heat->known;
+    t->now = now;
+    if (zn->state != ZONE_OPEN) /* this write has filled it */
+        zn->sealed = now;
+    rt_unlock(t->lock);
 }
 
 /* One span of the zone is over. */
@@ -283,21 +323,27 @@ void
 zone_seal(struct zone_table *t, enum zone_stream stream)
 {
     rt_lock(t->lock);
-    if (t->open[stream] != CH_ZONE_NONE)
-        change_state(t, t->open[stream], ZONE_SEALED);
+    if (t->open[zone_entry(t, stream)] != CH_ZONE_NONE)
+        change_state(t, t->open[zone_entry(t, stream)], ZONE_SEALED);
     rt_unlock(t->lock);
 }
 
 uint32_t
-zone_seal_all(struct zone_table *t)
+zone_seal_sparse(struct zone_table *t, uint64_t dead_bytes)
 {
     uint32_t sealed = 0;
 
     rt_lock(t->lock);
-    for (unsigned s = 0; s < ZONE_STREAM_LOG; s++) {
-        if (t->open[s] == CH_ZONE_NONE)
+    for (unsigned e = 0; e < ZONE_STREAM_LOG; e++) {
+        zone_id z = t->open[e];
+        uint64_t written;
+
+        if (z == CH_ZONE_NONE || t->zone[z].inflight > 0)
             continue;
-        change_state(t, t->open[s], ZONE_SEALED);
+        written = (uint64_t)t->zone[z].cursor * CH_SLOT_BYTES;
+        if (written < t->zone[z].live_bytes + dead_bytes)
+            continue;
+        change_state(t, z, ZONE_SEALED);
         sealed++;
     }
     rt_unlock(t->lock);
@@ -404,6 +450,75 @@ zone_victim(struct zone_table *t, uint64_t limit_bytes, zone_id *out)
     z = t->victims[0];
     change_state(t, z, ZONE_COLLECT);
     *out = z;
+out:
+    rt_unlock(t->lock);
+    return rc;
+}
+
+static double
+zone_rate(const struct zone *zn)
+{
+    return zn->known > 0 ? zn->rates / zn->known : 0;
+}
+
+/* Mean life of the zone's pages, for the estimate of when it is dead. */
+static uint32_t
+zone_death(const struct zone *zn)
+{
+    double rate = zone_rate(zn);
+
+    if (zn->known == 0)
+        return PLACE_UNKNOWN;
+    return rate * PLACE_LIFE_MAX > 1 ? (uint32_t)(1 / rate) : PLACE_NEVER;
+}
+
+static double
+zone_score(const struct zone_table *t, const struct zone *zn, enum victim_policy policy,
+           uint32_t now)
+{
+    struct victim_zone v = {
+        .live_bytes = zn->live_bytes,
+        .capacity_bytes = (uint64_t)t->cfg.slots * CH_SLOT_BYTES,
+        .age = now - zn->sealed,
+        .death = zone_death(zn),
+        .rate = zone_rate(zn),
+    };
+
+    return victim_score(policy, &v);
+}
+
+int
+zone_victim_best(struct zone_table *t, enum victim_policy policy, uint32_t now,
+                 uint64_t limit_bytes, zone_id *out)
+{
+    zone_id best = CH_ZONE_NONE;
+    double least = 0;
+    uint32_t count;
+    int rc = 0;
+
+    rt_lock(t->lock);
+    bury_victims(t);
+    count = t->victim_count < ZONE_VICTIM_SCAN ? t->victim_count : ZONE_VICTIM_SCAN;
+    for (uint32_t i = 0; i < count; i++) {
+        zone_id z = t->victims[(t->scan_from + (uint64_t)i) % t->victim_count];
+        double score;
+
+        if (t->zone[z].live_bytes >= limit_bytes)
+            continue;
+        score = zone_score(t, &t->zone[z], policy, now);
+        if (best == CH_ZONE_NONE || score < least || (!(score > least) && z < best)) {
+            best = z;
+            least = score;
+        }
+    }
+    t->scan_from = count < t->victim_count ? (t->scan_from + count) % t->victim_count : 0;
+    if (best == CH_ZONE_NONE) {
+        rc = CH_FAIL(COHORT_NOTFOUND, "no sealed zone has fewer than %" PRIu64 " live bytes",
+                     limit_bytes);
+        goto out;
+    }
+    change_state(t, best, ZONE_COLLECT);
+    *out = best;
 out:
     rt_unlock(t->lock);
     return rc;
@@ -630,6 +745,8 @@ zone_info(const struct zone_table *t, zone_id z, struct zone_info *out)
         .empty_lsn = zn->empty_lsn,
         .generation = zn->generation,
         .stream = zn->stream,
+        .sealed = zn->sealed,
+        .rate = zone_rate(zn),
     };
     rt_unlock(t->lock);
 }
@@ -654,6 +771,9 @@ zone_restore(struct zone_table *t, zone_id z, const struct zone_info *in)
     zn->empty_lsn = in->empty_lsn;
     zn->generation = in->generation;
     zn->stream = in->stream;
+    zn->sealed = in->sealed;
+    zn->rates = in->rate;
+    zn->known = in->rate > 0;
     zn->retire = state == ZONE_RETIRED;
     if (state == ZONE_DEAD && zn->live_bytes != 0)
         state = ZONE_SEALED;

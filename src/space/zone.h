@@ -7,12 +7,14 @@
  *   Z1 live_bytes of a zone = sum over the places mapped into it (S3).
  *   Z2 a zone with in-flight spans (reserved, neither committed nor abandoned) is no victim and not DEAD.
  *   Z3 slots of a zone are handed out once between two resets (S4).
- *   Z4 a user stream never takes the last `reserve` free zones (S6).
+ *   Z4 a user stream never takes the last `reserve` free zones (S6); in a shared pool, free zones and the rest of the open ones
+ *      together never fall below `reserve` zones by a user stream.
  */
 #ifndef CH_SPACE_ZONE_H
 #define CH_SPACE_ZONE_H
 
 #include "base/base.h"
+#include "space/victim.h"
 
 enum zone_state {
     ZONE_FREE,
@@ -40,8 +42,8 @@ struct zone_config {
     uint32_t zones_max;  /* table size bound */
     uint32_t zones;      /* zones that exist now (files grow: zone_grow) */
     uint32_t reserve;    /* free zones kept for GC */
-    uint32_t
-        open_max; /* most zones that user writes, and GC, have open at once each; 0 = one a class */
+    uint32_t open_max;   /* zone_set_open_max() */
+    bool shared;         /* users' writes and GC share a class' zone; else each has its own */
 };
 struct zone_span {
     zone_id zone;
@@ -57,6 +59,12 @@ struct zone_info {
     lsn_t empty_lsn;     /* end of the last MAP record that took a place out (S1) */
     uint32_t generation; /* resets so far */
     uint8_t stream;      /* that opened it last */
+    uint32_t sealed;     /* clock (zone_note()) at which it was sealed */
+    double rate; /* mean of 1 / life of the pages written to it, per clock unit; 0 = unknown */
+};
+struct zone_heat { /* of pages written to a zone; lives in clock units (heat.h) */
+    double rates;  /* sum of 1 / life over the pages of which it is known, never = 0 */
+    uint32_t known;
 };
 
 struct zone_table;
@@ -66,11 +74,16 @@ size_t zone_table_memory(const struct zone_table *t);
 
 /* Up to `slots` (1 ..) consecutive slots for `stream`; fewer at a zone's end. Opens a FREE zone (lowest
  * id) as needed; where no more may be opened (Z4, open_max), the slots come from the open zone of the nearest class of the same
- * origin. EFULL, nothing changed, when there is none either. Zone gets one in-flight mark. */
+ * pool: the user's and GC's classes are one pool when `shared`, else one each. EFULL, nothing changed, when there is none
+ * either. Zone gets one in-flight mark. */
 CH_NODISCARD int zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots,
                               struct zone_span *out);
 /* Slots that zone_reserve() would hand out now, call after call, to the streams of `stream`'s origin. */
 uint64_t zone_room(const struct zone_table *t, enum zone_stream stream);
+/* Most zones that a pool has open at once; 0 = one a class. */
+void zone_set_open_max(struct zone_table *t, uint32_t open_max);
+/* What was written to an OPEN or just sealed zone, at `now` on the placement's clock (32 bit, wrapping). */
+void zone_note(struct zone_table *t, zone_id z, uint32_t now, const struct zone_heat *heat);
 /* The span's images are published (or known dead): in-flight mark gone. */
 void zone_commit(struct zone_table *t, const struct zone_span *s);
 /* After a failed write: slots stay unusable until reset. `retire`: the zone takes no more writes; once
@@ -78,8 +91,9 @@ void zone_commit(struct zone_table *t, const struct zone_span *s);
 void zone_abandon(struct zone_table *t, const struct zone_span *s, bool retire);
 /* Seals the open zone of a stream early (space pressure, close). */
 void zone_seal(struct zone_table *t, enum zone_stream stream);
-/* Seals the open zones of all user and GC classes; returns how many there were. */
-uint32_t zone_seal_all(struct zone_table *t);
+/* Seals the open zones of user and GC classes in which at least `dead_bytes` of what was written is dead, nothing being in
+ * flight: they can be victims then. Returns how many. */
+uint32_t zone_seal_sparse(struct zone_table *t, uint64_t dead_bytes);
 
 zone_id zone_of_slot(const struct zone_table *t, uint64_t slot); /* CH_ZONE_NONE outside */
 uint64_t zone_slot(const struct zone_table *t, zone_id z, uint32_t index);
@@ -93,6 +107,12 @@ void zone_unpin(struct zone_table *t, zone_id z);
 /* Greedy victim: the SEALED zone without in-flight spans with the fewest live bytes; it becomes COLLECT.
  * NOTFOUND when there is none with live < limit_bytes. */
 CH_NODISCARD int zone_victim(struct zone_table *t, uint64_t limit_bytes, zone_id *out);
+/* The same by the policy's score at `now` instead of live bytes. Looks at up to ZONE_VICTIM_SCAN zones. */
+enum {
+    ZONE_VICTIM_SCAN = 32768
+};
+CH_NODISCARD int zone_victim_best(struct zone_table *t, enum victim_policy policy, uint32_t now,
+                                  uint64_t limit_bytes, zone_id *out);
 /* COLLECT -> SEALED: given up. */
 void zone_victim_release(struct zone_table *t, zone_id z);
 /* SEALED or COLLECT zones with no live byte and nothing in flight become DEAD; then returns one DEAD zone

@@ -20,6 +20,9 @@ struct zone {
     uint8_t state;   /* enum zone_state */
     bool retire;     /* no more writes: RETIRED once it is empty */
     uint8_t stream;  /* enum zone_stream that opened it */
+    uint32_t sealed; /* clock */
+    uint32_t known;  /* pages in `rates` */
+    double rates;    /* sum of 1 / life */
     bool handed_out; /* DEAD and with the caller of zone_next_dead() */
 };
 
@@ -33,21 +36,33 @@ struct zone_table {
     uint32_t *dead, waiting, ready;
     uint64_t *free_words, *free_summary; /* summary bit: the word is not zero */
     uint32_t free_count, dead_count;     /* dead: handed-out ones included */
-    zone_id open[ZONE_STREAMS];
-    _Atomic uint64_t live_total; /* changed under lock, read without: a count, relaxed */
+    zone_id open[ZONE_STREAMS];          /* by zone_entry() */
+    uint32_t now;                        /* latest clock of zone_note() */
+    uint32_t scan_from;                  /* where the next bounded scan for victims begins */
+    _Atomic uint64_t live_total;         /* changed under lock, read without: a count, relaxed */
 };
 
-/* The first stream of the stream's origin, and the first behind it. */
+/* Which entry of open[] the stream writes to, and its pool's entries [first, end). */
 static inline unsigned
-zone_origin(unsigned stream)
+zone_entry(const struct zone_table *t, unsigned stream)
 {
-    return stream < ZONE_STREAM_LOG ? stream / ZONE_CLASSES * ZONE_CLASSES : stream;
+    return t->cfg.shared && stream < ZONE_STREAM_LOG ? stream % ZONE_CLASSES : stream;
 }
 
 static inline unsigned
-zone_origin_end(unsigned stream)
+zone_pool(const struct zone_table *t, unsigned stream)
 {
-    return stream < ZONE_STREAM_LOG ? zone_origin(stream) + ZONE_CLASSES : stream + 1;
+    unsigned e = zone_entry(t, stream);
+
+    return e < ZONE_STREAM_LOG ? e / ZONE_CLASSES * ZONE_CLASSES : e;
+}
+
+static inline unsigned
+zone_pool_end(const struct zone_table *t, unsigned stream)
+{
+    unsigned e = zone_entry(t, stream);
+
+    return e < ZONE_STREAM_LOG ? zone_pool(t, stream) + ZONE_CLASSES : e + 1;
 }
 
 static inline size_t

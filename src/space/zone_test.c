@@ -38,7 +38,8 @@ model_init(struct zt *t, struct model *m, uint32_t slots)
                                 .zones_max = ZONES,
                                 .zones = (uint32_t)zt_below(t, ZONES + 1),
                                 .reserve = (uint32_t)zt_below(t, 3),
-                                .open_max = (uint32_t)zt_below(t, 4)}};
+                                .open_max = (uint32_t)zt_below(t, 4),
+                                .shared = zt_below(t, 2) == 0}};
     m->zones = m->cfg.zones;
     for (unsigned s = 0; s < ZONE_STREAMS; s++)
         m->open[s] = CH_ZONE_NONE;
@@ -94,50 +95,62 @@ model_compare(struct zt *t, const struct model *m)
 static const unsigned ORIGINS[] = {ZONE_STREAM_USER, ZONE_STREAM_GC, ZONE_STREAM_LOG,
                                    ZONE_STREAM_META, ZONE_STREAMS};
 
+/* Which entry of `open` the stream writes to; its pool is [*first, *end). */
 static unsigned
-origin_of(unsigned stream)
+model_entry(const struct model *m, unsigned stream, unsigned *first, unsigned *end)
 {
+    unsigned e = m->cfg.shared && stream < ZONE_STREAM_LOG ? stream % ZONE_CLASSES : stream;
     unsigned o = 0;
 
-    while (stream >= ORIGINS[o + 1])
+    while (e >= ORIGINS[o + 1])
         o++;
-    return o;
-}
-
-/* The stream whose zone the next slots come from, which may be one that has none yet; ZONE_STREAMS = there is no room. */
-static unsigned
-model_writer(const struct model *m, unsigned stream)
-{
-    unsigned o = origin_of(stream);
-    uint32_t open = 0;
-    unsigned best = ZONE_STREAMS;
-
-    if (m->open[stream] != CH_ZONE_NONE)
-        return stream;
-    for (unsigned s = ORIGINS[o + 1]; s-- > ORIGINS[o];) {
-        if (m->open[s] == CH_ZONE_NONE)
-            continue;
-        open++;
-        if (best == ZONE_STREAMS || abs((int)s - (int)stream) <= abs((int)best - (int)stream))
-            best = s;
-    }
-    if (model_count(m, ZONE_FREE) > (o == 0 ? m->cfg.reserve : 0) &&
-        (m->cfg.open_max == 0 || open < m->cfg.open_max))
-        return stream;
-    return best;
+    *first = ORIGINS[o];
+    *end = ORIGINS[o + 1];
+    return e;
 }
 
 static uint64_t
 model_room(const struct model *m, unsigned stream)
 {
-    unsigned o = origin_of(stream);
-    uint32_t keep = o == 0 ? m->cfg.reserve : 0;
-    uint32_t idle = model_count(m, ZONE_FREE);
-    uint64_t room = idle > keep ? (uint64_t)(idle - keep) * m->cfg.slots : 0;
+    unsigned first;
+    unsigned end;
+    uint64_t keep = stream < ZONE_STREAM_GC ? (uint64_t)m->cfg.reserve * m->cfg.slots : 0;
+    uint64_t idle = (uint64_t)model_count(m, ZONE_FREE) * m->cfg.slots;
+    uint64_t room = 0;
 
-    for (unsigned s = ORIGINS[o]; s < ORIGINS[o + 1]; s++)
+    (void)model_entry(m, stream, &first, &end);
+    for (unsigned s = first; s < end; s++)
         room += m->open[s] == CH_ZONE_NONE ? 0 : m->cfg.slots - m->z[m->open[s]].cursor;
-    return room;
+    if (m->cfg.shared && stream < ZONE_STREAM_LOG)
+        return room + idle > keep ? room + idle - keep : 0;
+    return room + (idle > keep ? idle - keep : 0);
+}
+
+/* The entry whose zone the next slots come from, which may have none yet; ZONE_STREAMS = there is no room. */
+static unsigned
+model_writer(const struct model *m, unsigned stream)
+{
+    unsigned first;
+    unsigned end;
+    unsigned e = model_entry(m, stream, &first, &end);
+    uint32_t open = 0;
+    unsigned best = ZONE_STREAMS;
+
+    if (model_room(m, stream) == 0)
+        return ZONE_STREAMS;
+    if (m->open[e] != CH_ZONE_NONE)
+        return e;
+    for (unsigned s = end; s-- > first;) {
+        if (m->open[s] == CH_ZONE_NONE)
+            continue;
+        open++;
+        if (best == ZONE_STREAMS || abs((int)s - (int)e) <= abs((int)best - (int)e))
+            best = s;
+    }
+    if (model_count(m, ZONE_FREE) > (stream < ZONE_STREAM_GC ? m->cfg.reserve : 0) &&
+        (m->cfg.open_max == 0 || open < m->cfg.open_max))
+        return e;
+    return best;
 }
 
 /* Few streams more often than many, so that they meet. */
@@ -170,6 +183,7 @@ do_reserve(struct zt *t, struct model *m)
     if (z == CH_ZONE_NONE)
         z = model_lowest_free(m);
     want = (uint32_t)ch_min_u64(want, m->cfg.slots - m->z[z].cursor);
+    want = (uint32_t)ch_min_u64(want, model_room(m, stream));
     ZT_OK(t, zone_reserve(m->zt, stream, want + (want == m->cfg.slots - m->z[z].cursor), &s));
     ZT_CHECK(t, s.zone == z && s.slot_first == m->z[z].cursor && s.slot_count == want);
     m->z[z].cursor += want;
@@ -322,29 +336,46 @@ do_pin(struct zt *t, struct model *m)
 }
 
 static void
+seal_sparse(struct zt *t, struct model *m)
+{
+    uint64_t dead = 1 + zt_below(t, (uint64_t)m->cfg.slots * CH_SLOT_BYTES);
+    uint32_t sealed = 0;
+
+    for (unsigned e = 0; e < ZONE_STREAM_LOG; e++) {
+        struct model_zone *z = m->open[e] == CH_ZONE_NONE ? NULL : &m->z[m->open[e]];
+
+        if (z == NULL || z->inflight > 0 || (uint64_t)z->cursor * CH_SLOT_BYTES < z->live + dead)
+            continue;
+        z->state = ZONE_SEALED;
+        m->open[e] = CH_ZONE_NONE;
+        sealed++;
+    }
+    ZT_CHECK(t, zone_seal_sparse(m->zt, dead) == sealed);
+}
+
+static void
 do_rare(struct zt *t, struct model *m)
 {
     enum zone_stream stream = draw_stream(t);
     zone_id z = (zone_id)zt_below(t, ZONES);
     zone_id lowest = model_lowest_free(m);
     uint32_t more = (uint32_t)zt_below(t, 3);
+    unsigned e;
+    unsigned first;
+    unsigned end;
 
     switch (zt_below(t, 6)) {
     case 4:
         if (zt_below(t, 4) != 0)
             break;
-        (void)zone_seal_all(m->zt);
-        for (unsigned s = 0; s < ZONE_STREAM_LOG; s++) {
-            if (m->open[s] != CH_ZONE_NONE)
-                m->z[m->open[s]].state = ZONE_SEALED;
-            m->open[s] = CH_ZONE_NONE;
-        }
+        seal_sparse(t, m);
         break;
     case 0:
         zone_seal(m->zt, stream);
-        if (m->open[stream] != CH_ZONE_NONE)
-            m->z[m->open[stream]].state = ZONE_SEALED;
-        m->open[stream] = CH_ZONE_NONE;
+        e = model_entry(m, stream, &first, &end);
+        if (m->open[e] != CH_ZONE_NONE)
+            m->z[m->open[e]].state = ZONE_SEALED;
+        m->open[e] = CH_ZONE_NONE;
         break;
     case 1:
         if (z >= m->zones || (m->z[z].state != ZONE_COLLECT && m->z[z].state != ZONE_DEAD))
@@ -584,7 +615,7 @@ test_million_zones(struct zt *t)
     zone_id z;
 
     ZT_OK(t, zone_table_create(&cfg, &zt));
-    ZT_CHECK(t, zone_table_memory(zt) <= 50u << 20);
+    ZT_CHECK(t, zone_table_memory(zt) <= 84u << 20);
     while (zone_reserve(zt, ZONE_STREAM_USER, 64, &s) == 0) {
         ZT_CHECK(t, s.zone == n++);
         zone_live_add(zt, s.zone, 4096 * (1 + zt_below(t, 64)));

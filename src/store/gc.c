@@ -42,6 +42,8 @@ enum {
     GC_BARREN_MAX = 4, /* fruitless victims before giving up */
     GC_GAIN_DIV = 64,  /* a victim must promise, and give, this part of its slots */
     GC_CENSUS_STEPS = 64,
+    GC_SPARSE_DIV =
+        4, /* an open zone is sealed early when this part of it is dead and space is short */
     TRIM_STEPS = 64, /* shares of the zones that G5 weighs against each other */
 };
 
@@ -269,6 +271,12 @@ nothing_to_gain(struct store *s, bool urgent, bool *did)
         *did = true; /* another thread's step has made the room */
         return 0;
     }
+    /* What died in zones that are still open cannot be collected before they are sealed. */
+    if (zone_seal_sparse(s->zones, s->cfg.zone_bytes / GC_SPARSE_DIV) > 0) {
+        atomic_store_explicit(&s->gc_idle_until, 0, memory_order_relaxed);
+        *did = true;
+        return 0;
+    }
     /* The log's records were flushed (gc_reset_dead()). Zones that still wait do so for a checkpoint (R11), which may take long. */
     rc = oop_grow(s, true); /* EFULL where the device cannot */
     if (rc == COHORT_EFULL && waiting > 0)
@@ -276,6 +284,17 @@ nothing_to_gain(struct store *s, bool urgent, bool *did)
     if (rc == 0)
         *did = true;
     return rc;
+}
+
+/* By the policy; after a victim that gained next to nothing, the one that must gain the most. */
+static int
+find_victim(struct store *s, uint64_t limit, zone_id *z)
+{
+    uint32_t now = (uint32_t)(wal_end(s->wal) / CH_PAGE_BYTES);
+
+    if (s->cfg.victim == VICTIM_GREEDY || s->gc.barren > 0)
+        return zone_victim(s->zones, limit, z);
+    return zone_victim_best(s->zones, s->cfg.victim, now, limit, z);
 }
 
 /* Takes a victim unless there is one already; its absence after that means there is nothing to gain. */
@@ -291,7 +310,7 @@ choose_victim(struct store *s)
         return 0;
     if (s->gc.barren >= GC_BARREN_MAX)
         s->gc.barren = 0;
-    rc = zone_victim(s->zones, s->cfg.zone_bytes - gain + 1, &z);
+    rc = find_victim(s, s->cfg.zone_bytes - gain + 1, &z);
     if (rc != 0)
         return rc == COHORT_NOTFOUND ? 0 : rc;
     zone_info(s->zones, z, &info);
@@ -546,25 +565,51 @@ publish_moves(struct store *s, unsigned n, const struct pack_plan *plan, struct 
 
 /* ---- the step ---- */
 
+/* By class; where that takes too many slots, all together. */
+static void
+plan_classes(struct store *s, unsigned n, uint32_t sources, struct pack_plan *plan)
+{
+    placing_moved(s, n);
+    placing_pack(s, false, sources, plan);
+    if (plan->slots == NULL && s->w.part_count > 1) {
+        placing_restore(s, n);
+        placing_pack(s, false, sources, plan);
+    }
+}
+
+/* Returns how many images are moved: fewer than n where deltas were folded into their bases. Where all of that takes too
+ * many slots, the images go as they stand (G2). */
+static unsigned
+plan_moves(struct store *s, unsigned n, uint32_t *sources, struct pack_plan *plan)
+{
+    uint32_t stop;
+
+    CH_ASSERT(*sources <= s->chunk_slots);
+    n = gc_fold(s, n);
+    plan_classes(s, n, *sources, plan);
+    if (plan->slots == NULL && s->fold.most > 0) {
+        n = collect_chunk(s, &stop, sources); /* as it was, and nothing folded */
+        plan_classes(s, n, *sources, plan);
+    }
+    if (plan->slots == NULL) {
+        placing_restore(s, n);
+        plan_verbatim(s, n, plan);
+        s->w.parts[0].slots = plan->slot_count;
+        s->w.parts[0].slot = 0;
+    }
+    return n;
+}
+
 static int
 move_chunk(struct store *s, unsigned n, uint32_t sources, struct wal_ticket *t)
 {
     struct store_gc *g = &s->gc;
     struct pack_plan plan = {0};
     unsigned spans = 0;
-    uint32_t stop;
     int rc;
 
-    CH_ASSERT(sources <= s->chunk_slots); /* so a plan without slots is never used */
-    n = gc_fold(s, n);
-    pack_build(s->packer, s->w.items, n, false, &plan);
-    if (plan.slot_count > sources) {
-        n = collect_chunk(s, &stop, &sources); /* as it was, and nothing folded */
-        pack_build(s->packer, s->w.items, n, false, &plan);
-    }
-    if (plan.slot_count > sources)
-        plan_verbatim(s, n, &plan);
-    rc = oop_store(s, ZONE_STREAM_GC, CH_GC, &plan, n, g->spans, &spans);
+    n = plan_moves(s, n, &sources, &plan);
+    rc = oop_store(s, CH_GC, &plan, n, g->spans, &spans);
     if (rc != 0)
         return rc;
     g->written += plan.slot_count;

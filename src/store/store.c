@@ -357,6 +357,7 @@ store_census(struct store *s)
                (s->flags[z] & STORE_ZONE_BAD) != 0;
     }
     atomic_store_explicit(&s->zones_out, out, memory_order_relaxed);
+    placing_census(s);
     gc_census_trim(s);
 }
 
@@ -451,7 +452,9 @@ create_buffers(struct store *s)
     s->gc.buf = ch_alloc_aligned((size_t)s->chunk_slots * CH_SLOT_BYTES);
     if (s->gc.buf == NULL)
         return CH_FAIL(COHORT_ENOMEM, "buffers of garbage collection");
-    rc = gc_fold_create(s);
+    rc = placing_create(s);
+    if (rc == 0)
+        rc = gc_fold_create(s);
     if (rc == 0)
         rc = delta_cache_create(s);
     return rc == 0 ? store_codecs_create(s) : rc;
@@ -475,6 +478,8 @@ create_tables(struct store *s)
         .zones_max = cfg->zones_max,
         .zones = cfg->zones,
         .reserve = s->reserve,
+        .shared = cfg->placement == PLACE_NOSEP || cfg->placement == PLACE_LOG,
+        .open_max = 1,
     };
     int rc = map_create(cfg->pages_max, &s->map);
 
@@ -504,7 +509,6 @@ store_create(const struct store_config *cfg, struct store **out)
     s->reserve = choose_reserve(cfg);
     /* So much that one batch finds its zones without waiting, however small they are. */
     s->gc_low = s->reserve + 1 + (uint32_t)ch_div_up(cfg->batch_pages, s->zone_slots);
-    s->open_zones = 2;
     s->zones_cap = cfg->zones_max;
     if (bytes > cfg->zones_base)
         s->zones_cap =
@@ -519,6 +523,8 @@ store_create(const struct store_config *cfg, struct store **out)
     rc = create_tables(s);
     if (rc == 0)
         rc = create_buffers(s);
+    if (rc == 0)
+        placing_census(s);
     if (rc != 0) {
         store_destroy(s);
         return rc;
@@ -535,6 +541,7 @@ store_destroy(struct store *s)
     store_codecs_destroy(s);
     gc_fold_destroy(s);
     delta_cache_destroy(s);
+    placing_destroy(s);
     ch_free_aligned(s->gc.buf);
     ch_free_aligned(s->ip.buf);
     ch_free_aligned(s->flags);
@@ -558,7 +565,7 @@ store_memory(const struct store *s)
 
     if (s->cfg.kind == STORE_INPLACE)
         return n + (size_t)(1 + s->cfg.batch_pages) * CH_PAGE_BYTES;
-    return n + atomic_load_explicit(&s->packers_memory, memory_order_relaxed) +
+    return n + placing_memory(s) + atomic_load_explicit(&s->packers_memory, memory_order_relaxed) +
            ((size_t)s->chunk_slots + 2 * s->fold.most) * CH_SLOT_BYTES + delta_cache_memory(s);
 }
 
@@ -593,6 +600,8 @@ store_counts(struct store *s, struct store_counts *out)
     out->delta_memory_hits = atomic_load_explicit(&s->delta_memory_hits, memory_order_relaxed);
     out->delta_folds = atomic_load_explicit(&s->delta_folds, memory_order_relaxed);
     out->delta_reads = atomic_load_explicit(&s->delta_reads, memory_order_relaxed);
+    out->classes = s->pl.place != NULL ? place_classes(s->pl.place) : 1;
+    out->open_zones = s->open_zones;
     out->zones_reset = atomic_load_explicit(&s->zones_reset, memory_order_relaxed);
     for (zone_id z = 0; z < zone_count(s->zones); z++) {
         zone_info(s->zones, z, &info);

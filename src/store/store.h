@@ -18,6 +18,7 @@
 #include "meta/meta.h"
 #include "pack/pack.h"
 #include "space/map.h"
+#include "space/place.h"
 #include "space/zone.h"
 
 struct dev;
@@ -42,7 +43,15 @@ struct store_config {
     bool deltas;            /* out of place: pages may be written as deltas */
     unsigned delta_percent; /* of what the page's full image takes, most that its delta may */
     uint64_t delta_memory;  /* bytes, for deltas kept in memory */
-    unsigned device_spare;  /* percent; 0 = no zone is kept discarded for the drive's sake (gc.c) */
+    enum place_policy placement;
+    enum victim_policy victim;
+    bool
+        header_history; /* death times from the page header's history alone (the paper); else from struct heat */
+    bool no_priors;        /* first writes are not predicted from their tree */
+    bool gc_unsorted;      /* what GC moves goes to one stream */
+    unsigned classes;      /* most death classes, 0 = chosen */
+    unsigned open_zones;   /* most data zones open at once, 0 = chosen */
+    unsigned device_spare; /* percent; 0 = no zone is kept discarded for the drive's sake (gc.c) */
     uint32_t
         inplace_first_zone; /* in place: home slot of page id p = first slot of this zone + p */
 };
@@ -63,7 +72,7 @@ struct store_page {
 };
 /* A written, not yet published batch; the caller's memory, zeroed before store_write(). */
 struct store_batch {
-    unsigned count; /* pages written */
+    unsigned count; /* pages written, in the order in which they were given */
     page_id pids[CH_BATCH_MAX];
     place_t places[CH_BATCH_MAX]; /* with PLACE_DELTA where a delta was written */
     struct zone_span spans[CH_BATCH_MAX];
@@ -81,6 +90,8 @@ struct store_counts {
     uint64_t delta_folds;               /* put into their bases by GC */
     uint64_t delta_memory_hits;         /* reads of a page whose delta was in memory */
     uint64_t delta_reads;               /* reads of a page that took a second slot for its delta */
+    unsigned classes;                   /* death classes in use */
+    unsigned open_zones;                /* most data zones open at once */
 };
 
 /* An empty store over zones that exist; then either format or restore (below). The log comes later. */

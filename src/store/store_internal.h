@@ -36,6 +36,24 @@ struct store_ops {
     bool (*has_room)(const struct store *s, uint64_t dirty_new, uint64_t new_pages);
 };
 
+/* Items [first, first + count) of a batch, whose images lie in plan slots [slot, slot + slots) and go to one stream. */
+struct store_part {
+    enum zone_stream stream;
+    unsigned first, count;
+    uint32_t slot, slots;
+};
+
+/* Death times and classes; guarded by s->lock (placing.c). */
+struct store_placing {
+    struct heat *heat;   /* NULL: not kept */
+    struct place *place; /* NULL: one class */
+    unsigned classes;    /* most of them */
+    uint32_t now;        /* the clock of the batch, in units of 4 KiB of log */
+    struct place_item items[CH_BATCH_MAX];
+    uint32_t order[CH_BATCH_MAX]; /* position in the order of writing -> page or image */
+    struct pack_item sorted[CH_BATCH_MAX];
+};
+
 /* Where one built plan goes and went; guarded by s->lock. */
 struct store_writing {
     struct pack_item items[CH_BATCH_MAX];
@@ -44,6 +62,9 @@ struct store_writing {
     uint64_t slot_no[CH_BATCH_MAX]; /* plan slot -> device slot */
     uint32_t used[CH_BATCH_MAX];    /* plan slot -> image bytes */
     uint32_t deltas[CH_BATCH_MAX];  /* plan slot -> those of them that are deltas */
+    struct store_part parts[ZONE_CLASSES];
+    unsigned part_count;
+    uint8_t *slots; /* s->chunk_slots of them: the parts' slots, where there are several parts */
 };
 
 /* Progress of the collection, one victim at a time; guarded by s->lock (gc.c). */
@@ -121,6 +142,7 @@ struct store {
     struct packer *packer; /* user writes and GC; guarded by lock */
     uint32_t chunk_slots;  /* most slots of a plan, and of one GC read */
     struct store_writing w;
+    struct store_placing pl;
     struct store_gc gc;
     struct store_fold fold;
     struct store_delta_cache delta_cache;
@@ -199,13 +221,12 @@ CH_NODISCARD int store_place_check(const struct store *s, page_id pid, place_t p
 
 /* ---- store_oop.c; s->lock held ---- */
 
-/* Puts the n items of s->w.items, already laid out by `plan`, on the device: reserves spans, writes them
+/* Puts the n items of s->w.items, laid out by `plan` in s->w.parts, on the device: reserves spans, writes them
  * under `cause` and CH_PAD, retries a failed write elsewhere once. On success the spans are in
  * flight and s->w.slot_no tells where each plan slot went. On error nothing is reserved.
  * EFULL, EIO. */
-CH_NODISCARD int oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
-                           const struct pack_plan *plan, unsigned n, struct zone_span *spans,
-                           unsigned *span_count);
+CH_NODISCARD int oop_store(struct store *s, enum ch_cause cause, const struct pack_plan *plan,
+                           unsigned n, struct zone_span *spans, unsigned *span_count);
 /* Growable: adds a zone if `force` or the space target allows; EFULL otherwise. */
 CH_NODISCARD int oop_grow(struct store *s, bool force);
 /* Growable: the `reserve` lowest free zones, the next ones that GC would open, have blocks (R11). EFULL. */
@@ -239,6 +260,34 @@ CH_NODISCARD int gc_fold_create(struct store *s);
 void gc_fold_destroy(struct store *s);
 /* Puts deltas into the bases among the n items of the chunk; returns the number of items then. */
 unsigned gc_fold(struct store *s, unsigned n);
+/* ---- placing.c; s->lock held ---- */
+
+CH_NODISCARD int placing_create(struct store *s); /* ENOMEM */
+void placing_destroy(struct store *s);
+size_t placing_memory(const struct store *s);
+/* Renews how many zones may be open at once. */
+void placing_census(struct store *s);
+/* Of so many zones: most that are open at once. */
+uint32_t placing_open_zones(const struct store *s, uint64_t zones);
+/* The n pages were written by users: their writes are noted; s->w.items, filled page by page, get their death times and are
+ * put in the order of writing, s->pl.order; s->w.parts names each class' items. */
+void placing_users(struct store *s, const struct store_page *pages, unsigned n);
+/* The same for n images that GC moves; g->pids, g->old and g->delta are put in the same order. */
+void placing_moved(struct store *s, unsigned n);
+/* Undoes the reordering of placing_moved(): one part, images in the order of their slots. */
+void placing_restore(struct store *s, unsigned n);
+/* Lays the parts out, one after the other; plan->slots NULL when that takes more slots than `most`. */
+void placing_pack(struct store *s, bool carry, uint32_t most, struct pack_plan *plan);
+/* What the placement has learned, for the checkpoint: 0 or 1 page behind the zone table's, which begins with PLACING_PAGE (no
+ * state of a zone). A page that is no state of this placement is left out: it learns anew. */
+enum {
+    PLACING_PAGE = 0xA5
+};
+uint64_t placing_pages(const struct store *s);
+void placing_page_copy(struct store *s, uint8_t *payload);
+void placing_page_load(struct store *s, const uint8_t *payload);
+/* They were written: what the zones hold now is noted. */
+void placing_note(struct store *s, unsigned n);
 
 /* ---- gc.c; s->lock held ---- */
 

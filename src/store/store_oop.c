@@ -104,6 +104,12 @@ oop_back_reserve(struct store *s)
 
 /* ---- placing ---- */
 
+static bool
+is_user(enum zone_stream stream)
+{
+    return stream < ZONE_STREAM_GC;
+}
+
 static void
 undo_spans(struct store *s, const struct zone_span *spans, unsigned n)
 {
@@ -120,8 +126,8 @@ ensure_room(struct store *s, enum zone_stream stream, uint32_t slots)
 
     /* GC may always grow: it gives more back than it takes. */
     while (rc == 0 && zone_room(s->zones, stream) < slots)
-        rc = oop_grow(s, stream == ZONE_STREAM_GC);
-    if (stream == ZONE_STREAM_USER)
+        rc = oop_grow(s, !is_user(stream));
+    if (is_user(stream))
         s->refused = rc == 0 ? 0 : slots;
     return rc;
 }
@@ -138,7 +144,9 @@ reserve_span(struct store *s, enum zone_stream stream, uint32_t slots, struct zo
         return 0;
     /* A zone was opened. */
     s->flags[span->zone] |= STORE_ZONE_BACKED;
-    if (stream != ZONE_STREAM_USER)
+    if (s->pl.place != NULL)
+        place_note_open(s->pl.place, stream);
+    if (!is_user(stream))
         return 0;
     rc = oop_back_reserve(s);
     if (rc != 0)
@@ -146,28 +154,38 @@ reserve_span(struct store *s, enum zone_stream stream, uint32_t slots, struct zo
     return rc;
 }
 
+/* The spans of one part, appended to the *n that there are. */
 static int
-reserve_spans(struct store *s, enum zone_stream stream, uint32_t slots, struct zone_span *spans,
-              unsigned *span_count)
+reserve_part(struct store *s, const struct store_part *part, struct zone_span *spans, unsigned *n)
+{
+    for (uint32_t done = 0; done < part->slots;) {
+        struct zone_span *span = &spans[*n];
+        int rc = reserve_span(s, part->stream, part->slots - done, span);
+
+        if (rc != 0)
+            return rc;
+        (*n)++;
+        for (uint32_t i = 0; i < span->slot_count; i++)
+            s->w.slot_no[part->slot + done + i] =
+                zone_slot(s->zones, span->zone, span->slot_first + i);
+        done += span->slot_count;
+    }
+    return 0;
+}
+
+static int
+reserve_spans(struct store *s, uint32_t slots, struct zone_span *spans, unsigned *span_count)
 {
     unsigned n = 0;
-    int rc = ensure_room(s, stream, slots);
+    int rc = ensure_room(s, s->w.parts[0].stream, slots);
 
+    for (unsigned k = 0; rc == 0 && k < s->w.part_count; k++)
+        rc = reserve_part(s, &s->w.parts[k], spans, &n);
     if (rc != 0)
-        return rc;
-    for (uint32_t done = 0; done < slots;) {
-        rc = reserve_span(s, stream, slots - done, &spans[n]);
-
-        if (rc != 0) {
-            undo_spans(s, spans, n);
-            return rc;
-        }
-        for (uint32_t i = 0; i < spans[n].slot_count; i++)
-            s->w.slot_no[done + i] = zone_slot(s->zones, spans[n].zone, spans[n].slot_first + i);
-        done += spans[n++].slot_count;
-    }
-    *span_count = n;
-    return 0;
+        undo_spans(s, spans, n);
+    else
+        *span_count = n;
+    return rc;
 }
 
 /* ---- writing ---- */
@@ -245,8 +263,8 @@ note_packing(struct store *s, const struct pack_plan *plan)
 }
 
 int
-oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
-          const struct pack_plan *plan, unsigned n, struct zone_span *spans, unsigned *span_count)
+oop_store(struct store *s, enum ch_cause cause, const struct pack_plan *plan, unsigned n,
+          struct zone_span *spans, unsigned *span_count)
 {
     int rc = 0;
 
@@ -255,7 +273,7 @@ oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
     for (int attempt = 0; attempt < 2; attempt++) {
         unsigned k = 0;
 
-        rc = reserve_spans(s, stream, plan->slot_count, spans, &k);
+        rc = reserve_spans(s, plan->slot_count, spans, &k);
         if (rc != 0)
             return rc;
         fill_requests(s, cause, plan, spans, k);
@@ -263,6 +281,7 @@ oop_store(struct store *s, enum zone_stream stream, enum ch_cause cause,
         if (rc == 0) {
             *span_count = k;
             note_packing(s, plan);
+            placing_note(s, n);
             return 0;
         }
         abandon_failed(s, spans, k);
@@ -306,6 +325,19 @@ fill_items(struct store *s, const struct store_page *pages, unsigned n)
     store_codecs_choose(s, s->w.items, n);
 }
 
+/* In the order of the pages. */
+static void
+fill_batch(const struct store_page *pages, unsigned n, struct store_batch *out)
+{
+    out->count = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (pages[i].carried)
+            continue;
+        out->pids[out->count] = pages[i].pid;
+        out->places[out->count++] = pages[i].place;
+    }
+}
+
 static int
 oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
           struct store_batch *out)
@@ -319,31 +351,32 @@ oop_write(struct store *s, struct store_page *pages, unsigned n, bool carry,
     if (s->w.writes++ % STORE_CENSUS_WRITES == 0)
         store_census(s);
     fill_items(s, pages, n);
-    pack_build(s->packer, s->w.items, n, carry, &plan);
-    rc = oop_store(s, ZONE_STREAM_USER, CH_USER, &plan, n, out->spans, &spans);
+    placing_users(s, pages, n);
+    placing_pack(s, carry, s->chunk_slots, &plan);
+    CH_ASSERT(plan.slots != NULL); /* a page takes a slot at most */
+    rc = oop_store(s, CH_USER, &plan, n, out->spans, &spans);
     if (rc != 0)
         return rc;
     out->flush_ticket = CH_BUG(R6_EARLY_TICKET) ? early : dev_flush_ticket(s->cfg.dev); /* R6 */
     out->span_count = spans;
-    out->count = 0;
     for (unsigned i = 0; i < n; i++) {
         const struct pack_item *it = &s->w.items[i];
+        struct store_page *p = &pages[s->pl.order[i]];
 
-        pages[i].carried = it->carried;
+        p->carried = it->carried;
         if (it->carried)
             continue;
         squares += (uint64_t)it->bytes * it->bytes;
-        pages[i].place = place_make(s->w.slot_no[it->slot], it->offset, it->bytes) |
-                         (it->delta ? PLACE_DELTA : 0);
+        p->place = place_make(s->w.slot_no[it->slot], it->offset, it->bytes) |
+                   (it->delta ? PLACE_DELTA : 0);
         if (it->delta) {
             store_count(&s->delta_writes, 1);
             store_count(&s->delta_bytes, it->bytes);
             delta_cache_put(s, it->pid, pages[i].place & ~PLACE_FLAGS,
                             plan.slots + (size_t)it->slot * CH_SLOT_BYTES + it->offset);
         }
-        out->pids[out->count] = pages[i].pid;
-        out->places[out->count++] = pages[i].place;
     }
+    fill_batch(pages, n, out);
     store_count(&s->page_writes, out->count);
     store_count(&s->page_write_stored, plan.image_total);
     store_count(&s->page_write_squares, squares);
@@ -357,8 +390,8 @@ static bool
 oop_has_room(const struct store *s, uint64_t dirty_new, uint64_t new_pages)
 {
     uint64_t zones = s->cfg.growable ? s->zones_cap : zone_count(s->zones);
-    uint64_t out =
-        s->reserve + s->open_zones + atomic_load_explicit(&s->zones_out, memory_order_relaxed);
+    uint64_t out = s->reserve + placing_open_zones(s, zones) +
+                   atomic_load_explicit(&s->zones_out, memory_order_relaxed);
     uint64_t usable = zones > out ? (zones - out) * s->cfg.zone_bytes : 0;
     uint64_t batch =
         (uint64_t)s->cfg.batch_pages * CH_SLOT_BYTES; /* new images beside the old ones */

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "space/heat.h"
 
 /* ---- recovery ---- */
 
@@ -207,16 +208,43 @@ out:
 
 /* ---- zone-table pages ---- */
 
-/* 0 1 state | 1 3 zero | 4 4 cursor | 8 8 live bytes | 16 8 empty LSN | 24 4 generation | 28 4 zero */
+/* 0 1 state | 1 1 stream | 2 2 mean life, logarithmic | 4 4 cursor | 8 8 live bytes | 16 8 empty LSN | 24 4 generation
+ * | 28 4 clock at which it was sealed. Behind the zones' pages comes what the placement has learned (placing.c). */
 enum {
     ZONE_ENTRY = 32,
-    ZONE_ENTRIES = META_PAGE_PAYLOAD / ZONE_ENTRY
+    ZONE_ENTRIES = META_PAGE_PAYLOAD / ZONE_ENTRY,
+    LIFE_UNKNOWN = 0,
+    LIFE_NEVER = UINT16_MAX,
 };
+
+static uint16_t
+life_encode(double rate)
+{
+    if (!(rate > 0))
+        return LIFE_UNKNOWN;
+    if (rate * PLACE_LIFE_MAX < 1)
+        return LIFE_NEVER;
+    return (uint16_t)(1 + heat_log2((uint32_t)ch_max_u64((uint64_t)(1 / rate), 1)));
+}
+
+static double
+life_decode(uint16_t life)
+{
+    if (life == LIFE_UNKNOWN)
+        return 0;
+    return life == LIFE_NEVER ? 1.0 / UINT32_MAX : 1.0 / heat_exp2((uint32_t)life - 1);
+}
+
+static uint64_t
+zone_entry_pages(const struct store *s)
+{
+    return ch_div_up(zone_count(s->zones), ZONE_ENTRIES);
+}
 
 uint64_t
 store_zone_pages(const struct store *s)
 {
-    return ch_div_up(zone_count(s->zones), ZONE_ENTRIES);
+    return zone_entry_pages(s) + placing_pages(s);
 }
 
 void
@@ -226,44 +254,66 @@ store_zone_page_copy(struct store *s, uint64_t k, uint8_t *payload)
     struct zone_info info;
 
     memset(payload, 0, META_PAGE_PAYLOAD);
+    if (k >= zone_entry_pages(s)) {
+        placing_page_copy(s, payload);
+        return;
+    }
     for (uint32_t i = 0; i < ZONE_ENTRIES && k * ZONE_ENTRIES + i < count; i++) {
         uint8_t *e = payload + (size_t)i * ZONE_ENTRY;
 
         zone_info(s->zones, (zone_id)(k * ZONE_ENTRIES + i), &info);
         e[0] = (uint8_t)info.state;
+        e[1] = info.stream;
+        ch_put16(e + 2, life_encode(info.rate));
         ch_put32(e + 4, info.cursor);
         ch_put64(e + 8, info.live_bytes);
         ch_put64(e + 16, info.empty_lsn);
         ch_put32(e + 24, info.generation);
+        ch_put32(e + 28, info.sealed);
     }
+}
+
+static int
+zone_entry_load(struct store *s, zone_id z, const uint8_t *e)
+{
+    struct zone_info info = {0};
+
+    if (e[0] > ZONE_RETIRED || ch_get32(e + 4) > s->zone_slots)
+        return CH_FAIL(COHORT_EMAP, "zone table: zone %" PRIu32 " in state %u", z, e[0]);
+    info.state = (enum zone_state)e[0];
+    /* What was going on with it ended with the process; its live bytes come from the map (store_reconcile()). */
+    if (info.state == ZONE_OPEN || info.state == ZONE_COLLECT || info.state == ZONE_DEAD)
+        info.state = ZONE_SEALED;
+    info.stream = e[1] < ZONE_STREAMS ? e[1] : ZONE_STREAM_USER;
+    info.rate = life_decode(ch_get16(e + 2));
+    info.cursor = ch_get32(e + 4);
+    info.empty_lsn = ch_get64(e + 16);
+    info.generation = ch_get32(e + 24);
+    info.sealed = ch_get32(e + 28);
+    zone_restore(s->zones, z, &info);
+    return 0;
 }
 
 int
 store_zone_page_load(struct store *s, uint64_t k, const uint8_t *payload)
 {
-    for (uint32_t i = 0; i < ZONE_ENTRIES; i++) {
+    int rc = 0;
+
+    if (payload[0] == PLACING_PAGE) {
+        placing_page_load(s, payload);
+        return 0;
+    }
+    for (uint32_t i = 0; rc == 0 && i < ZONE_ENTRIES; i++) {
         const uint8_t *e = payload + (size_t)i * ZONE_ENTRY;
         uint64_t z = k * ZONE_ENTRIES + i;
-        struct zone_info info = {0};
 
-        if (z >= zone_count(s->zones)) {
-            if (e[0] != ZONE_FREE)
-                return CH_FAIL(COHORT_EMAP, "zone table: zone %" PRIu64 " of %u", z,
-                               zone_count(s->zones));
-            continue;
-        }
-        if (e[0] > ZONE_RETIRED || ch_get32(e + 4) > s->zone_slots)
-            return CH_FAIL(COHORT_EMAP, "zone table: zone %" PRIu64 " in state %u", z, e[0]);
-        info.state = (enum zone_state)e[0];
-        /* What was going on with it ended with the process; its live bytes come from the map (store_reconcile()). */
-        if (info.state == ZONE_OPEN || info.state == ZONE_COLLECT || info.state == ZONE_DEAD)
-            info.state = ZONE_SEALED;
-        info.cursor = ch_get32(e + 4);
-        info.empty_lsn = ch_get64(e + 16);
-        info.generation = ch_get32(e + 24);
-        zone_restore(s->zones, (zone_id)z, &info);
+        if (z < zone_count(s->zones))
+            rc = zone_entry_load(s, (zone_id)z, e);
+        else if (e[0] != ZONE_FREE)
+            rc =
+                CH_FAIL(COHORT_EMAP, "zone table: zone %" PRIu64 " of %u", z, zone_count(s->zones));
     }
-    return 0;
+    return rc;
 }
 
 /* ---- verify ---- */

@@ -103,6 +103,20 @@ test_model_large_zones(struct zt *t)
     run_model(t, &(struct world_options){.codec = PACK_LZ4, .zones = 8, .zone_slots = 600}, 1200);
 }
 
+/* The same with pages grouped by death time: batches of several parts, zones of several classes, scored victims. */
+static void
+test_model_placed(struct zt *t)
+{
+    struct world_options o = {.codec = (enum pack_codec)zt_below(t, 3),
+                              .placement = PLACE_SEPGC + (enum place_policy)zt_below(t, 3),
+                              .victim = (enum victim_policy)zt_below(t, VICTIM_MDC + 1),
+                              .classes = 1 + (unsigned)zt_below(t, 6),
+                              .zones = 48,
+                              .zone_slots = 16 + (uint32_t)zt_below(t, 40)};
+
+    run_model(t, &o, 700);
+}
+
 static void
 test_model_inplace(struct zt *t)
 {
@@ -737,6 +751,7 @@ main(int argc, char **argv)
         {"model_delta", test_model_delta, 8},
         {"model_tiny_zones", test_model_tiny_zones, 6},
         {"model_large_zones", test_model_large_zones, 2},
+        {"model_placed", test_model_placed, 8},
         {"model_inplace", test_model_inplace, 4},
         {"crash_raw", test_crash_raw, 12},
         {"crash_lz4", test_crash_lz4, 12},

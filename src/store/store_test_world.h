@@ -68,6 +68,9 @@ struct world_options {
     enum store_kind kind;
     bool double_write;
     enum pack_codec codec;
+    enum place_policy placement; /* none = users' writes and GC in one zone */
+    enum victim_policy victim;
+    unsigned classes;
     uint32_t zones, zone_slots;
     bool volatile_cache;
     bool half;   /* pages that compress to a little more than half a slot: hopeless to pack */

@@ -30,6 +30,7 @@ static void
 open_store(struct rig *r)
 {
     struct store_config sc = {.kind = STORE_OOP,
+                              .placement = PLACE_SEPGC,
                               .codec = PACK_LZ4,
                               .codec_level = 1,
                               .zone_bytes = ZONE_BYTES,

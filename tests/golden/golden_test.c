@@ -68,6 +68,7 @@ rig_open(struct rig *r, struct zt *t, enum store_kind kind)
     };
     struct store_config cfg = {
         .kind = kind,
+        .placement = PLACE_SEPGC,
         .double_write = true,
         .codec = PACK_NONE,
         .zones_base = ZONES_BASE,

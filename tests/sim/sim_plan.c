@@ -180,6 +180,28 @@ draw_boot(struct sim_plan *p, struct sim_boot *b, struct ch_prng *r)
     }
 }
 
+/* Drawn last, so that the rest of a seed's plan is what it was before there was placement. */
+static void
+draw_placement(struct sim_plan *p, struct ch_prng *r)
+{
+    struct cohort_options *o = &p->opts;
+
+    if (o->preset == COHORT_PRESET_INPLACE || o->preset == COHORT_PRESET_INPLACE_ATOMIC ||
+        chance(r, 30))
+        return;
+    if (chance(r, 50))
+        o->preset = COHORT_PRESET_OOP_GDT + draw(r, COHORT_PRESET_SINGLE - COHORT_PRESET_OOP_PACK);
+    if (chance(r, 30))
+        return;
+    o->placement = draw(r, COHORT_PLACEMENT_LOG + 1);
+    o->victim = draw(r, COHORT_VICTIM_MDC + 1);
+    o->history = draw(r, COHORT_HISTORY_EWMA + 1);
+    o->classes = draw(r, 9);
+    o->open_zones = draw(r, 12);
+    o->prior = draw(r, 2);
+    o->gc_sort = draw(r, 2);
+}
+
 void
 sim_plan_draw(struct sim_plan *p, uint64_t seed)
 {
@@ -195,6 +217,7 @@ sim_plan_draw(struct sim_plan *p, uint64_t seed)
     p->boots = 1 + (unsigned)draw(&r, 4);
     for (unsigned i = 0; i < p->boots; i++)
         draw_boot(p, &p->boot[i], &r);
+    draw_placement(p, &r);
 }
 
 void
