@@ -311,7 +311,7 @@ step_store(struct db *db)
         .growable = caps->growable,
         .discard = db->opts.discard != 0,
         .deltas = db->opts.delta == COHORT_DELTA_ON && !boot_is_inplace(db),
-        .delta_memory = db->opts.delta_memory,
+        .delta_memory = db->opts.delta_memory_bytes,
         .delta_percent = (unsigned)db->opts.delta_percent,
         .device_spare = (unsigned)db->opts.device_spare,
     };

@@ -85,7 +85,7 @@ draw_options(struct sim_plan *p, struct ch_prng *r)
     o->create = COHORT_CREATE_YES;
     o->force = 1;
     o->delta = chance(r, 50) ? COHORT_DELTA_ON : COHORT_DELTA_DEFAULT;
-    o->delta_memory = chance(r, 50) ? 0 : draw(r, 64) * KIB;
+    o->delta_memory_bytes = chance(r, 50) ? 0 : draw(r, 64) * KIB;
     o->delta_percent = chance(r, 50) ? 30 : 1 + draw(r, 100);
 }
 
