@@ -148,7 +148,7 @@ html_legend(FILE *out, const char *const *names, size_t n)
         fprintf(out,
                 "<span><svg viewBox=\"0 0 22 10\" aria-hidden=\"true\"><line class=\"l c%zu d%zu\" "
                 "style=\"stroke-width:4\" x1=\"1\" y1=\"5\" x2=\"21\" y2=\"5\"/></svg>",
-                i % HTML_COLOURS, ch_min_u64(i / HTML_COLOURS, 2));
+                i % HTML_COLOURS, (size_t)ch_min_u64(i / HTML_COLOURS, 2));
         html_text(out, names[i]);
         fputs("</span>", out);
     }
@@ -249,7 +249,7 @@ draw_line(FILE *out, const struct html_line *l, size_t index, const struct scale
     bool pen = false;
 
     fprintf(out, "<path class=\"l c%zu d%zu\" d=\"", index % HTML_COLOURS,
-            ch_min_u64(index / HTML_COLOURS, 2));
+            (size_t)ch_min_u64(index / HTML_COLOURS, 2));
     for (size_t i = 0; i < l->n; i++) {
         if (!isfinite(l->y[i]) || !isfinite(l->x[i])) {
             pen = false;
@@ -277,7 +277,7 @@ html_lines(FILE *out, const struct html_axes *a, const struct html_line *lines, 
 {
     struct scale x = {.at = LEFT, .span = LINES_W - LEFT - RIGHT};
     struct scale y = {.at = LINES_H - BOTTOM, .span = -(double)(LINES_H - TOP - BOTTOM)};
-    double low = INFINITY, high = -INFINITY, top = a->y_line;
+    double low = HUGE_VAL, high = -HUGE_VAL, top = a->y_line;
     double zero = 0.0;
     const char *names[HTML_SERIES_MAX];
 

@@ -21,9 +21,9 @@ make_page(struct zt *t, uint8_t *page, page_id pid)
 
     page_init(page, pid, PAGE_LEAF, 0, 7);
     while (at + 80 < CH_PAGE_BYTES)
-        at += (size_t)sprintf((char *)page + at, "%s-%u/%s:%08x;", words[zt_below(t, 10)],
-                              (unsigned)zt_below(t, 1000), words[zt_below(t, 10)],
-                              (unsigned)ch_prng_next(&t->rng));
+        at += (size_t)snprintf((char *)page + at, CH_PAGE_BYTES - at, "%s-%u/%s:%08x;",
+                               words[zt_below(t, 10)], (unsigned)zt_below(t, 1000),
+                               words[zt_below(t, 10)], (unsigned)ch_prng_next(&t->rng));
     page_seal(page);
 }
 
