@@ -315,8 +315,8 @@ void
 format_zone_entry(struct format *f)
 {
     static const struct format_field fields[] = {
-        {3, 'z', "zero"},      {4, 'u', "cursor"},     {8, 'u', "live_bytes"},
-        {8, 'u', "empty_lsn"}, {4, 'u', "generation"}, {4, 'z', "zero"},
+        {1, 'u', "stream"},    {2, 'u', "life"},       {4, 'u', "cursor"}, {8, 'u', "live_bytes"},
+        {8, 'u', "empty_lsn"}, {4, 'u', "generation"}, {4, 'u', "sealed"},
     };
     uint64_t state = format_peek(f, 0, 1);
 
