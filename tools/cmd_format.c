@@ -352,7 +352,7 @@ place_ok(const struct view *v, place_t p)
     uint64_t off = place_slot(p) * CH_SLOT_BYTES;
 
     return off >= v->root.zones_base && off + CH_SLOT_BYTES <= ch_max_u64(dev_size(v->dev), off) &&
-           place_bytes(p) > 0 && place_offset(p) + place_bytes(p) <= CH_SLOT_BYTES;
+           place_bytes(p) > 0 && (!place_crosses(p) || place_bytes(p) <= PACK_IMAGE_MAX);
 }
 
 /* ---- a page ---- */
@@ -401,21 +401,23 @@ print_place(const struct view *v, page_id pid, place_t p, lsn_t lsn)
         printf("place_from = map page %" PRIu64 "\n", pid / MAP_PAGE_ENTRIES);
 }
 
-/* The image in v->block, and the page that comes out of it. */
+/* The image in v->block, a block or two, and the page that comes out of it. */
 static int
 dump_image(struct view *v, page_id pid, place_t p)
 {
     uint8_t *page = v->block + CH_PAGE_BYTES;
-    struct format f = view_format_full(v->block, CH_SLOT_BYTES);
+    struct format f = view_format_full(v->block, (size_t)2 * CH_SLOT_BYTES);
+    uint8_t image[CH_SLOT_BYTES];
     int rc;
 
     if (place_bytes(p) < CH_SLOT_BYTES && place_bytes(p) >= 2 * PACK_STEP) {
-        printf("image in its slot:\n");
+        printf("image in its slot%s:\n", place_crosses(p) ? " and the next" : "");
         f.brief = !v->verbose;
         f.pos = place_offset(p);
         format_image(&f, place_bytes(p));
     }
-    rc = pack_unpack(NULL, v->block, place_offset(p), place_bytes(p), pid, page);
+    memcpy(image, v->block + place_offset(p), place_bytes(p));
+    rc = pack_unpack(NULL, image, 0, place_bytes(p), pid, page);
     if (rc != 0 && place_bytes(p) < CH_SLOT_BYTES)
         return rc;
     printf("the page:\n");
@@ -442,7 +444,8 @@ dump_page(struct view *v, page_id pid)
     if (!place_ok(v, p))
         return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": place %#" PRIx64, pid, p);
     print_place(v, pid, p, v->place_lsn[0]);
-    rc = dev_read(v->dev, place_slot(p) * CH_SLOT_BYTES, v->block, CH_SLOT_BYTES);
+    rc = dev_read(v->dev, place_slot(p) * CH_SLOT_BYTES, v->block,
+                  (size_t)CH_SLOT_BYTES * (place_crosses(p) ? 2 : 1));
     if (rc != 0)
         return rc;
     rc = dump_image(v, pid, p);
@@ -491,6 +494,10 @@ dump_slot(const struct view *v, uint64_t slot)
     printf("slot %" PRIu64 ": ", slot);
     if (pack_slot_images(v->block, offs, lens) > 0) {
         print_images(v, slot);
+        format_slot(&f);
+    } else if (pack_run_slots(v->block) > 0) {
+        printf("a run of %u slots begins, %u images\n", pack_run_slots(v->block),
+               (unsigned)ch_get16(v->block + 8));
         format_slot(&f);
     } else if (ch_get16(v->block + 4) == PAGE_MAGIC) {
         printf("raw page %" PRIu64 ", %s\n", page_pid(v->block),

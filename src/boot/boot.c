@@ -283,6 +283,7 @@ placement_options(const struct db *db, struct store_config *cfg)
 {
     const struct cohort_options *o = &db->opts;
 
+    cfg->slots = (enum store_slots)o->slots;
     cfg->placement = (enum place_policy)(o->placement - COHORT_PLACEMENT_NONE);
     cfg->victim = (enum victim_policy)(o->victim - COHORT_VICTIM_GREEDY);
     cfg->header_history = o->history == COHORT_HISTORY_HEADER;

@@ -49,6 +49,12 @@ place_bytes(place_t p)
 {
     return (uint32_t)(p >> 7 & 0x1ff) * 16;
 }
+/* The image goes on in the next slot (pack/run.h). */
+static inline bool
+place_crosses(place_t p)
+{
+    return place_offset(p) + place_bytes(p) > CH_SLOT_BYTES;
+}
 
 enum {
     MAP_PAGE_ENTRIES = 504,

@@ -252,6 +252,22 @@ out:
     return rc;
 }
 
+uint32_t
+zone_contiguous(const struct zone_table *t, enum zone_stream stream)
+{
+    uint32_t slots = 0;
+    unsigned e;
+
+    rt_lock(t->lock);
+    e = zone_entry(t, stream);
+    if (t->open[e] == CH_ZONE_NONE && !may_open(t, stream))
+        e = nearest_open(t, stream);
+    if (e < ZONE_STREAMS && t->open[e] != CH_ZONE_NONE)
+        slots = t->cfg.slots - t->zone[t->open[e]].cursor;
+    rt_unlock(t->lock);
+    return slots;
+}
+
 uint64_t
 zone_room(const struct zone_table *t, enum zone_stream stream)
 {

@@ -85,6 +85,8 @@ size_t zone_table_memory(const struct zone_table *t);
  * either. Zone gets one in-flight mark. */
 CH_NODISCARD int zone_reserve(struct zone_table *t, enum zone_stream stream, uint32_t slots,
                               struct zone_span *out);
+/* Slots in a row that zone_reserve() would hand out now without opening a zone; 0: it would open one. */
+uint32_t zone_contiguous(const struct zone_table *t, enum zone_stream stream);
 /* Slots that zone_reserve() would hand out now, call after call, to the streams of `stream`'s origin. */
 uint64_t zone_room(const struct zone_table *t, enum zone_stream stream);
 /* Most zones that a pool has open at once; 0 = one a class. */

@@ -410,12 +410,14 @@ damaged_image(struct store *s, uint32_t slot, page_id pid)
            s->gc.victim, slot, pid);
 }
 
-/* Adds the image at `place` of the victim to the chunk if it is live and whole. */
+/* Adds the image at `off` of the unit of the victim, a slot or run that begins in slot `index`, to the chunk if it is live
+ * and whole. */
 static void
 take_image(struct store *s, const uint8_t *slot, uint32_t index, uint32_t off, uint32_t bytes,
            unsigned *n)
 {
-    place_t place = place_make(zone_slot(s->zones, s->gc.victim, index), off, bytes);
+    place_t place = place_make(zone_slot(s->zones, s->gc.victim, index) + off / CH_SLOT_BYTES,
+                               off % CH_SLOT_BYTES, bytes);
     bool raw = bytes == CH_SLOT_BYTES;
     page_id pid = raw ? page_pid(slot) : ch_get48(slot + off);
     struct pack_item *it = &s->w.items[*n];
@@ -427,7 +429,7 @@ take_image(struct store *s, const uint8_t *slot, uint32_t index, uint32_t off, u
     delta = !raw && map_delta(s->map, pid) == place;
     if (!delta && map_get(s->map, pid) != place && !CH_BUG(S7_MOVE_ANYWAY))
         return; /* dead, or no image at all: only the map says what is one */
-    if (raw ? page_check(slot, pid) != 0 : pack_image_info(slot, off, bytes, &info) != 0) {
+    if (raw ? page_check(slot, pid) != 0 : pack_image_info(slot + off, 0, bytes, &info) != 0) {
         damaged_image(s, index, pid);
         return;
     }
@@ -445,58 +447,87 @@ take_image(struct store *s, const uint8_t *slot, uint32_t index, uint32_t off, u
     (*n)++;
 }
 
+/* Slots of the unit that begins at `slot`, of which `left` slots are in the buffer; *images: it is a run of so many. 0: it goes
+ * on behind the buffer. */
+static unsigned
+unit_at(const struct store *s, const uint8_t *slot, uint32_t index, uint32_t *offs, uint32_t *lens,
+        unsigned *images)
+{
+    uint32_t left = s->gc.buf_first + s->gc.buf_count - index;
+    unsigned slots = pack_run_slots(slot);
+
+    *images = 0;
+    if (slots > left && slots <= s->gc.end - index && slots <= s->chunk_slots)
+        return 0;
+    if (slots > 0 && slots <= left)
+        *images = pack_run_images(slot, slots, offs, lens);
+    return *images > 0 ? slots : 1;
+}
+
 /* Collects live images from slots [next, *stop); *sources: slots that hold some. Stops before a slot whose images may not
  * fit, at the end of the buffer or of the victim. */
 static unsigned
 collect_chunk(struct store *s, uint32_t *stop, uint32_t *sources)
 {
-    uint32_t offs[PACK_SLOT_IMAGES_MAX];
-    uint32_t lens[PACK_SLOT_IMAGES_MAX];
+    uint32_t offs[PACK_RUN_IMAGES_MAX];
+    uint32_t lens[PACK_RUN_IMAGES_MAX];
     uint32_t index = s->gc.next;
     unsigned n = 0;
 
     *sources = 0;
-    for (; index < s->gc.buf_first + s->gc.buf_count; index++) {
+    while (index < s->gc.buf_first + s->gc.buf_count) {
         const uint8_t *slot = s->gc.buf + (size_t)(index - s->gc.buf_first) * CH_SLOT_BYTES;
-        unsigned images = pack_slot_images(slot, offs, lens);
-        unsigned before = n;
+        unsigned before = n, images;
+        unsigned slots = unit_at(s, slot, index, offs, lens, &images);
 
+        if (slots == 0) { /* read again from here on */
+            s->gc.buf_count = index - s->gc.buf_first;
+            break;
+        }
+        if (slots == 1 && images == 0)
+            images = pack_slot_images(slot, offs, lens);
         if (n + images + 1 > CH_BATCH_MAX)
             break;
         take_image(s, slot, index, 0, CH_SLOT_BYTES, &n);
         for (unsigned i = 0; i < images; i++)
             take_image(s, slot, index, offs[i], lens[i], &n);
-        *sources += n > before;
+        for (unsigned i = before; i < n; i++) {
+            s->gc.unit_first[i] = index;
+            s->gc.unit_slots[i] = (uint8_t)slots;
+        }
+        *sources += n > before ? slots : 0;
+        index += slots;
     }
     *stop = index;
     return n;
 }
 
-/* G2: the slots with live images as they stand, dead images and all; the map tells them apart. The slots are moved
+/* G2: the slots and runs with live images as they stand, dead images and all; the map tells them apart. The slots are moved
  * together in the read buffer, which is then used up as far as `stop`. */
 static void
 plan_verbatim(struct store *s, unsigned n, struct pack_plan *plan)
 {
     struct store_gc *g = &s->gc;
     uint8_t *base = g->buf + (size_t)(g->next - g->buf_first) * CH_SLOT_BYTES;
-    uint64_t last = 0;
-    uint32_t k = 0;
+    uint32_t last = UINT32_MAX, k = 0, at = 0;
 
     *plan = (struct pack_plan){.slots = base, .stored = n};
+    memset(s->w.run_slots, 0, sizeof(s->w.run_slots));
     for (unsigned i = 0; i < n; i++) {
         struct pack_item *it = &s->w.items[i];
-        uint64_t slot = place_slot(g->old[i]);
+        uint32_t first = g->unit_first[i];
 
-        if (slot != last) {
-            uint32_t index = (uint32_t)(slot - zone_slot(s->zones, g->victim, g->buf_first));
-
-            memmove(base + (size_t)k * CH_SLOT_BYTES, g->buf + (size_t)index * CH_SLOT_BYTES,
-                    CH_SLOT_BYTES);
-            last = slot;
-            k++;
+        if (first != last) {
+            memmove(base + (size_t)k * CH_SLOT_BYTES,
+                    g->buf + (size_t)(first - g->buf_first) * CH_SLOT_BYTES,
+                    (size_t)g->unit_slots[i] * CH_SLOT_BYTES);
+            s->w.run_slots[k] = g->unit_slots[i];
+            last = first;
+            at = k;
+            k += g->unit_slots[i];
         }
         it->carried = false;
-        it->slot = k - 1;
+        it->slot = at + (uint32_t)(place_slot(g->old[i]) - zone_slot(s->zones, g->victim, first));
         it->offset = place_offset(g->old[i]);
         it->bytes = place_bytes(g->old[i]);
         plan->image_total += it->bytes;

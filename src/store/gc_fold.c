@@ -50,7 +50,8 @@ fold_choose(struct store *s, unsigned n)
     for (unsigned i = 0; i < n && k < f->most; i++) {
         place_t delta = g->delta[i] ? PLACE_NONE : map_delta(s->map, g->pids[i]);
 
-        if (delta == PLACE_NONE || store_place_check(s, g->pids[i], delta) != 0)
+        if (delta == PLACE_NONE || place_crosses(delta) ||
+            store_place_check(s, g->pids[i], delta) != 0)
             continue;
         f->items[k] = i;
         f->deltas[k] = delta;
@@ -79,7 +80,7 @@ fold_one(struct store *s, unsigned k)
     int rc = store_decode(s, s->packer, g->pids[i], g->old[i], it->image, page);
 
     if (rc == 0)
-        rc = pack_delta_apply(f->slots + (size_t)k * CH_SLOT_BYTES, place_offset(delta),
+        rc = pack_delta_apply(f->slots + (size_t)k * CH_SLOT_BYTES + place_offset(delta), 0,
                               place_bytes(delta), g->pids[i], page, &mask);
     if (rc != 0)
         return false;

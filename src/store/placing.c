@@ -302,6 +302,19 @@ placing_restore(struct store *s, unsigned n)
 
 /* ---- packing ---- */
 
+/* Whether images may lie across slots, and where the zones end for which they are packed. GC keeps to it when room is tight:
+ * what lay in runs takes more as slots. */
+static void
+choose_runs(struct store *s, enum zone_stream stream)
+{
+    bool cold = stream >= ZONE_STREAM_GC;
+
+    if (s->run_max == 0 || (!cold && (s->w.tight || s->cfg.slots == STORE_SLOTS_COLD)))
+        packer_runs(s->packer, 0, 0, 0);
+    else
+        packer_runs(s->packer, s->run_max, zone_contiguous(s->zones, stream), s->zone_slots);
+}
+
 static bool
 pack_part(struct store *s, struct store_part *part, bool carry, uint32_t most,
           struct pack_plan *plan)
@@ -309,6 +322,7 @@ pack_part(struct store *s, struct store_part *part, bool carry, uint32_t most,
     struct pack_item *items = s->w.items + part->first;
     struct pack_plan one = {0};
 
+    choose_runs(s, part->stream);
     pack_build(s->packer, items, part->count, carry, &one);
     part->slot = plan->slot_count;
     part->slots = one.slot_count;
@@ -317,6 +331,10 @@ pack_part(struct store *s, struct store_part *part, bool carry, uint32_t most,
     plan->stored += one.stored;
     if (one.slots == NULL || plan->slot_count > most)
         return false;
+    if (one.run_slots != NULL)
+        memcpy(s->w.run_slots + part->slot, one.run_slots, one.slot_count);
+    else
+        memset(s->w.run_slots + part->slot, 1, one.slot_count);
     if (s->w.part_count == 1) {
         plan->slots = one.slots;
         return true;

@@ -48,11 +48,20 @@ store_zone_of(const struct store *s, place_t p)
     return (zone_id)((slot - first) / s->zone_slots);
 }
 
+/* An image that goes on in the next slot is no raw page, and stays within its zone (S4). */
+static bool
+crosses_well(const struct store *s, place_t p)
+{
+    uint64_t slot = place_slot(p) - s->cfg.zones_base / CH_SLOT_BYTES;
+
+    return place_bytes(p) <= PACK_IMAGE_MAX && slot % s->zone_slots + 1 < s->zone_slots;
+}
+
 int
 store_place_check(const struct store *s, page_id pid, place_t p)
 {
-    if (store_zone_of(s, p) == CH_ZONE_NONE || place_bytes(p) == 0 ||
-        place_offset(p) + place_bytes(p) > CH_SLOT_BYTES || (p & 0x7f) != 0)
+    if (store_zone_of(s, p) == CH_ZONE_NONE || place_bytes(p) == 0 || (p & 0x7f) != 0 ||
+        (place_crosses(p) && !crosses_well(s, p)))
         return CH_FAIL(COHORT_EMAP, "page %" PRIu64 ": place %#" PRIx64 " lies in no data zone",
                        pid, p);
     return 0;
@@ -461,6 +470,15 @@ create_buffers(struct store *s)
     return rc == 0 ? store_codecs_create(s) : rc;
 }
 
+/* Two runs fit into a zone, or there are none. */
+static uint32_t
+choose_run_max(const struct store *s)
+{
+    uint32_t max = (uint32_t)ch_min_u64(PACK_RUN_SLOTS_MAX, s->zone_slots / 2);
+
+    return s->cfg.slots == STORE_SLOTS_4K || max < 2 ? 0 : max;
+}
+
 static uint32_t
 choose_reserve(const struct store_config *cfg)
 {
@@ -508,6 +526,7 @@ store_create(const struct store_config *cfg, struct store **out)
     s->ops = cfg->kind == STORE_INPLACE ? &store_inplace_ops : &store_oop_ops;
     s->zone_slots = (uint32_t)(cfg->zone_bytes / CH_SLOT_BYTES);
     s->chunk_slots = (uint32_t)ch_clamp_u64(cfg->batch_pages, STORE_GC_SLOTS_MIN, CH_BATCH_MAX);
+    s->run_max = choose_run_max(s);
     s->reserve = choose_reserve(cfg);
     /* So much that one batch finds its zones without waiting, however small they are. */
     s->gc_low = s->reserve + 1 + (uint32_t)ch_div_up(cfg->batch_pages, s->zone_slots);

@@ -28,6 +28,12 @@ enum store_kind {
     STORE_OOP,
     STORE_INPLACE
 };
+/* Where an image may lie across the end of a slot: read as two blocks, and nothing lost between images (pack/run.h). */
+enum store_slots {
+    STORE_SLOTS_4K,      /* nowhere: each page is one block to read */
+    STORE_SLOTS_COLD,    /* in what garbage collection moves */
+    STORE_SLOTS_STRADDLE /* everywhere */
+};
 struct store_config {
     enum store_kind kind;
     bool double_write; /* in place: with a double-write buffer (R20) */
@@ -44,6 +50,7 @@ struct store_config {
     bool deltas;            /* out of place: pages may be written as deltas */
     unsigned delta_percent; /* of what the page's full image takes, most that its delta may */
     uint64_t delta_memory;  /* bytes, for deltas kept in memory */
+    enum store_slots slots;
     enum place_policy placement;
     enum victim_policy victim;
     bool

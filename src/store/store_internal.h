@@ -14,9 +14,10 @@ enum {
     STORE_RECORD_HEADER = 4,  /* version, flags, count */
     STORE_RECORD_ENTRY = 14,  /* page id 6, place 8 */
     STORE_RECORD_BYTES = STORE_RECORD_HEADER + STORE_RECORD_ENTRY * CH_BATCH_MAX,
-    STORE_READ_MANY = 64,    /* most pages of one store_read_many() */
-    STORE_READERS = 16,      /* decompression contexts; a 17th reader at once does without */
-    STORE_GC_SLOTS_MIN = 16, /* GC's chunk, in slots, is the batch of user writes but no less */
+    STORE_READ_MANY = 64, /* most pages of one store_read_many() */
+    STORE_READERS = 16,   /* decompression contexts; a 17th reader at once does without */
+    STORE_GC_SLOTS_MIN =
+        PACK_RUN_SLOTS_MAX, /* GC's chunk, in slots, is the batch of user writes but no less */
     STORE_DELTA_LOCKS = 16,
     STORE_FOLDS = 64,         /* deltas that GC puts into the bases of one chunk, at most */
     STORE_GC_READ_SLOTS = 64, /* one GC read request: 256 KiB */
@@ -57,8 +58,12 @@ struct store_placing {
 /* Where one built plan goes and went; guarded by s->lock. */
 struct store_writing {
     struct pack_item items[CH_BATCH_MAX];
-    struct dev_req reqs[CH_BATCH_MAX];
-    unsigned writes;                /* for the census */
+    struct dev_req reqs[2 * CH_BATCH_MAX]; /* of spans, then what fills their ends */
+    uint8_t run_slots[CH_BATCH_MAX];       /* plan slot -> slots of the run that begins there */
+    uint32_t span_used[CH_BATCH_MAX];      /* span -> its slots that hold some of the plan */
+    unsigned writes;                       /* for the census */
+    bool
+        tight; /* room was short of late: no runs, as what they lose where zones end is not known before */
     uint64_t slot_no[CH_BATCH_MAX]; /* plan slot -> device slot */
     uint32_t used[CH_BATCH_MAX];    /* plan slot -> image bytes */
     uint32_t deltas[CH_BATCH_MAX];  /* plan slot -> those of them that are deltas */
@@ -81,6 +86,9 @@ struct store_gc {
     place_t old[CH_BATCH_MAX];     /* where the images of this chunk stood */
     place_t folded[CH_BATCH_MAX];  /* the delta that was put into the base; PLACE_NONE = none was */
     place_t to[CH_BATCH_MAX];
+    uint32_t
+        unit_first[CH_BATCH_MAX]; /* the slot or run of the victim that an image was found in */
+    uint8_t unit_slots[CH_BATCH_MAX];
     page_id pids[CH_BATCH_MAX];
     struct zone_span spans[CH_BATCH_MAX];
     unsigned steps; /* for the census */
@@ -140,6 +148,7 @@ struct store {
 
     struct rt_mutex lock;  /* rank GC: store_write and gc steps, one at a time */
     struct packer *packer; /* user writes and GC; guarded by lock */
+    uint32_t run_max;      /* slots of a run, 0 = none are written */
     uint32_t chunk_slots;  /* most slots of a plan, and of one GC read */
     struct store_writing w;
     struct store_placing pl;

@@ -8,6 +8,7 @@
  *   W1  on success the spans stay in flight until store_publish() or store_drop() (Z2); on error none is left.
  *   W2  the bytes of a span are split exactly: images under the caller's cause, new deltas under CH_DELTA, the rest
  *       under CH_PAD.
+ *   W3  the plan's runs lie within one span each; where a zone ends within a run, its last slots are padding.
  *   R6  the flush ticket is taken after all writes of the batch completed.
  *   R11 growable devices: the `reserve` lowest free zones, the next ones that GC opens, have blocks before a user
  *       write may open another zone. A freed zone that belongs to them is not punched; the one that it displaces is,
@@ -154,21 +155,38 @@ reserve_span(struct store *s, enum zone_stream stream, uint32_t slots, struct zo
     return rc;
 }
 
+/* Of the plan's slots from `slot` on, at most `room`, those that end no run in its midst. */
+static uint32_t
+whole_runs(const struct store *s, uint32_t slot, uint32_t room)
+{
+    uint32_t n = 0;
+
+    while (n < room && n + s->w.run_slots[slot + n] <= room) {
+        CH_ASSERT(s->w.run_slots[slot + n] > 0);
+        n += s->w.run_slots[slot + n];
+    }
+    return n;
+}
+
 /* The spans of one part, appended to the *n that there are. */
 static int
 reserve_part(struct store *s, const struct store_part *part, struct zone_span *spans, unsigned *n)
 {
     for (uint32_t done = 0; done < part->slots;) {
         struct zone_span *span = &spans[*n];
+        uint32_t used;
         int rc = reserve_span(s, part->stream, part->slots - done, span);
 
         if (rc != 0)
             return rc;
-        (*n)++;
-        for (uint32_t i = 0; i < span->slot_count; i++)
+        /* A zone that ends within a run ends with padding (W3). */
+        used = whole_runs(s, part->slot + done, span->slot_count);
+        s->w.span_used[(*n)++] = used;
+        CH_ASSERT(*n < CH_BATCH_MAX);
+        for (uint32_t i = 0; i < used; i++)
             s->w.slot_no[part->slot + done + i] =
                 zone_slot(s->zones, span->zone, span->slot_first + i);
-        done += span->slot_count;
+        done += used;
     }
     return 0;
 }
@@ -181,11 +199,16 @@ reserve_spans(struct store *s, uint32_t slots, struct zone_span *spans, unsigned
 
     for (unsigned k = 0; rc == 0 && k < s->w.part_count; k++)
         rc = reserve_part(s, &s->w.parts[k], spans, &n);
-    if (rc != 0)
+    if (rc != 0) {
+        s->w.tight = true;
+        if (is_user(s->w.parts[0].stream))
+            s->refused = slots;
         undo_spans(s, spans, n);
-    else
-        *span_count = n;
-    return rc;
+        return rc;
+    }
+    s->w.tight = s->w.tight && !is_user(s->w.parts[0].stream);
+    *span_count = n;
+    return 0;
 }
 
 /* ---- writing ---- */
@@ -205,32 +228,59 @@ count_used(struct store *s, const struct pack_plan *plan, unsigned n)
     }
 }
 
+/* Zeroes for the slots of a span behind the first `used`; into the span's own request when none is used. */
 static void
+fill_end(struct store *s, const struct zone_span *span, uint32_t used, struct dev_req *r)
+{
+    static uint8_t zeroes[PACK_RUN_SLOTS_MAX * CH_SLOT_BYTES]
+        __attribute__((aligned(CH_SLOT_BYTES)));
+
+    CH_ASSERT(span->slot_count - used < PACK_RUN_SLOTS_MAX);
+    *r = (struct dev_req){
+        .op = DEV_WRITE,
+        .off = store_slot_off(zone_slot(s->zones, span->zone, span->slot_first + used)),
+        .len = (size_t)(span->slot_count - used) * CH_SLOT_BYTES,
+        .buf = zeroes,
+        .rc = COHORT_ERETRY,
+    };
+    r->split[CH_PAD] = (uint32_t)r->len;
+}
+
+/* Returns the number of requests: the first span_count are the spans' own. */
+static unsigned
 fill_requests(struct store *s, enum ch_cause cause, const struct pack_plan *plan,
               const struct zone_span *spans, unsigned span_count)
 {
+    unsigned n = span_count;
     uint32_t slot = 0;
 
     for (unsigned i = 0; i < span_count; i++) {
         struct dev_req *r = &s->w.reqs[i];
+        uint32_t used = s->w.span_used[i];
         uint32_t images = 0, deltas = 0;
+
+        if (used < spans[i].slot_count)
+            fill_end(s, &spans[i], used, used == 0 ? r : &s->w.reqs[n++]);
+        if (used == 0)
+            continue;
 
         *r = (struct dev_req){
             .op = DEV_WRITE,
             .off = store_slot_off(zone_slot(s->zones, spans[i].zone, spans[i].slot_first)),
-            .len = (size_t)spans[i].slot_count * CH_SLOT_BYTES,
+            .len = (size_t)used * CH_SLOT_BYTES,
             .buf = plan->slots + (size_t)slot * CH_SLOT_BYTES,
             .rc = COHORT_ERETRY, /* stays when the vector never started */
         };
-        for (uint32_t j = 0; j < spans[i].slot_count; j++) {
+        for (uint32_t j = 0; j < used; j++) {
             images += s->w.used[slot + j];
             deltas += s->w.deltas[slot + j];
         }
         r->split[cause] = images - deltas;
         r->split[CH_DELTA] = deltas;
         r->split[CH_PAD] = (uint32_t)r->len - images; /* W2 */
-        slot += spans[i].slot_count;
+        slot += used;
     }
+    return n;
 }
 
 /* A zone that failed a write takes no more; one that the file system had no block for is fine. */
@@ -276,8 +326,7 @@ oop_store(struct store *s, enum ch_cause cause, const struct pack_plan *plan, un
         rc = reserve_spans(s, plan->slot_count, spans, &k);
         if (rc != 0)
             return rc;
-        fill_requests(s, cause, plan, spans, k);
-        rc = dev_io(s->cfg.dev, s->w.reqs, k);
+        rc = dev_io(s->cfg.dev, s->w.reqs, fill_requests(s, cause, plan, spans, k));
         if (rc == 0) {
             *span_count = k;
             note_packing(s, plan);

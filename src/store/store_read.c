@@ -111,13 +111,14 @@ store_decode(struct store *s, struct packer *p, page_id pid, place_t place, cons
              void *page)
 {
     uint8_t slot[CH_SLOT_BYTES] __attribute__((aligned(16)));
-    uint32_t off = place_offset(place);
     uint32_t bytes = place_bytes(place);
+    int rc = store_place_check(s, pid, place);
 
-    if (off + bytes > CH_SLOT_BYTES || bytes == 0)
-        return store_place_check(s, pid, place);
-    memcpy(slot + off, image, bytes);
-    return pack_unpack(p, slot, off, bytes, pid, page);
+    if (rc != 0)
+        return rc;
+    memcpy(slot, image,
+           bytes); /* of a run, it may lie where a slot has its directory, or across slots */
+    return pack_unpack(p, slot, 0, bytes, pid, page);
 }
 
 /* `buf` holds the slot of `p` and receives the full image that stands there. */
@@ -149,8 +150,8 @@ read_merge(struct store *s, const struct read_page *r, const uint8_t *delta,
     if (origin != NULL)
         origin->base_lsn = store_deltas(s) ? page_lsn(r->buf) : 0;
     if (r->delta != PLACE_NONE)
-        rc = pack_delta_apply(delta, place_offset(r->delta), place_bytes(r->delta), r->pid, r->buf,
-                              &mask);
+        rc = pack_delta_apply(delta + place_offset(r->delta), 0, place_bytes(r->delta), r->pid,
+                              r->buf, &mask);
     if (origin != NULL)
         origin->mask = CH_BUG(DELTA_MASK_LOST) ? 0 : mask;
     return rc;
@@ -220,6 +221,46 @@ read_vector(struct store *s, struct read_page *pages, int *const *rcs,
     }
 }
 
+static bool
+any_crosses(const struct read_page *r)
+{
+    return place_crosses(r->base) || place_crosses(r->delta);
+}
+
+/* Checks the place and asks for the slots that it touches. */
+static int
+request_slots(struct store *s, page_id pid, place_t p, void *buf, struct dev_req *req)
+{
+    *req = read_request(p, buf);
+    if (place_crosses(p))
+        req->len = (size_t)2 * CH_SLOT_BYTES;
+    return store_place_check(s, pid, p);
+}
+
+/* A pinned page of which an image lies in two slots: each image in one request; unpins it. */
+static int
+read_alone(struct store *s, struct read_page *r, struct store_origin *origin)
+{
+    uint8_t base[2 * CH_SLOT_BYTES] __attribute__((aligned(CH_SLOT_BYTES)));
+    uint8_t delta[2 * CH_SLOT_BYTES] __attribute__((aligned(CH_SLOT_BYTES)));
+    struct read_page slot = *r; /* the base as if its slot began with it */
+    struct dev_req reqs[2];
+    unsigned n = 1;
+    int rc = request_slots(s, r->pid, r->base, base, &reqs[0]);
+
+    if (rc == 0 && r->delta != PLACE_NONE)
+        rc = request_slots(s, r->pid, r->delta, delta, &reqs[n++]);
+    if (rc == 0)
+        rc = dev_io(s->cfg.dev, reqs, n);
+    store_count(&s->delta_reads, n - 1);
+    read_unpin(s, r);
+    if (rc != 0)
+        return rc;
+    memcpy(r->buf, base + place_offset(r->base), place_bytes(r->base));
+    slot.base = place_make(place_slot(r->base), 0, place_bytes(r->base));
+    return read_merge(s, &slot, delta, origin);
+}
+
 int
 store_read_from(struct store *s, page_id pid, void *buf, struct store_origin *origin)
 {
@@ -227,6 +268,8 @@ store_read_from(struct store *s, page_id pid, void *buf, struct store_origin *or
     int rc = read_pin(s, &r);
     int *out = &rc;
 
+    if (rc == 0 && any_crosses(&r))
+        return read_alone(s, &r, origin);
     if (rc == 0)
         read_vector(s, &r, &out, &origin, 1);
     return rc;
@@ -255,6 +298,10 @@ store_read_many(struct store *s, const page_id *pids, void *const *bufs, int *rc
         rcs[i] = read_pin(s, r);
         if (rcs[i] != 0)
             continue;
+        if (any_crosses(r)) { /* there is no memory for the second slots of many */
+            rcs[i] = read_alone(s, r, origins != NULL ? &origins[i] : NULL);
+            continue;
+        }
         out[k] = &rcs[i];
         from[k++] = origins != NULL ? &origins[i] : NULL;
         deltas += r->delta != PLACE_NONE;

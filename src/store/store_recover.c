@@ -436,7 +436,8 @@ static bool
 verify_mark(struct verify *v, uint64_t slot, place_t p)
 {
     uint64_t unit = slot * VERIFY_UNITS + place_offset(p) / PACK_STEP;
-    uint64_t end = unit + place_bytes(p) / PACK_STEP;
+    uint64_t end =
+        ch_min_u64(unit + place_bytes(p) / PACK_STEP, v->pass_slots * (uint64_t)VERIFY_UNITS);
     bool ok = true;
 
     for (; unit < end; unit++) {
@@ -454,7 +455,7 @@ verify_overlap(struct verify *v, uint64_t first, page_id pid, place_t p)
     uint64_t slot = place_slot(p);
 
     if (p == PLACE_NONE || slot < first || slot - first >= v->pass_slots ||
-        place_offset(p) + place_bytes(p) > CH_SLOT_BYTES)
+        store_place_check(v->s, pid, p) != 0)
         return;
     if (!verify_mark(v, slot - first, p))
         finding(v, "page %" PRIu64 ": place %#" PRIx64 " overlaps another", pid, p);

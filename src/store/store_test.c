@@ -109,6 +109,7 @@ test_model_placed(struct zt *t)
 {
     struct world_options o = {.codec = (enum pack_codec)zt_below(t, 3),
                               .placement = PLACE_SEPGC + (enum place_policy)zt_below(t, 3),
+                              .slots = (enum store_slots)zt_below(t, 3),
                               .victim = (enum victim_policy)zt_below(t, VICTIM_MDC + 1),
                               .classes = 1 + (unsigned)zt_below(t, 6),
                               .zones = 48,

@@ -141,6 +141,7 @@ world_open(struct zt *t, const struct world_options *o)
         .dev = w->dev,
         .codec = o->codec,
         .placement = o->placement,
+        .slots = o->slots,
         .victim = o->victim,
         .classes = o->classes,
         .open_zones = 2 * o->classes,

@@ -68,6 +68,7 @@ struct world_options {
     enum store_kind kind;
     bool double_write;
     enum pack_codec codec;
+    enum store_slots slots;
     enum place_policy placement; /* none = users' writes and GC in one zone */
     enum victim_policy victim;
     unsigned classes;

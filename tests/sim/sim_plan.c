@@ -210,6 +210,7 @@ draw_placement(struct sim_plan *p, struct ch_prng *r)
     if (chance(r, 30))
         return;
     o->placement = draw(r, COHORT_PLACEMENT_LOG + 1);
+    o->slots = draw(r, COHORT_SLOTS_STRADDLE + 1);
     o->victim = draw(r, COHORT_VICTIM_MDC + 1);
     o->history = draw(r, COHORT_HISTORY_EWMA + 1);
     o->classes = draw(r, 9);
