@@ -182,7 +182,7 @@ peers_args(struct bench_config *c, struct tool *t, int argc, char **argv, const 
 {
     const struct arg extra[] = {
         {"rows", 0, ARG_TEXT, rows, NULL,
-         "As of ablation (oop+pack,cohort,cohort:codec=zstd,oop+dict,oop+delta)."},
+         "As of ablation (oop+pack,cohort,cohort:codec=zstd,oop+delta)."},
     };
     int rc;
 
@@ -212,7 +212,7 @@ peers_args(struct bench_config *c, struct tool *t, int argc, char **argv, const 
 int
 bench_peers(struct tool *t, int argc, char **argv)
 {
-    const char *text = "oop+pack,cohort,cohort:codec=zstd,oop+dict,oop+delta";
+    const char *text = "oop+pack,cohort,cohort:codec=zstd,oop+delta";
     struct bench_config c;
     struct rows rows = {0};
     struct peer *peers = NULL;

@@ -324,6 +324,10 @@ test_open_errors(struct zt *t)
     ZT_STATUS(t, cohort_open(NULL, &o, &db), COHORT_EINVAL);
     (void)snprintf(path, sizeof(path), "%s/db", dir);
     o.create = COHORT_CREATE_MUST;
+    o.preset = COHORT_PRESET_OOP_NOWA; /* refused, and nothing is left behind */
+    ZT_STATUS(t, cohort_open(path, &o, &db), COHORT_EUNSUPPORTED);
+    rig_options(t, &o, "cohort");
+    o.create = COHORT_CREATE_MUST;
     ZT_OK(t, cohort_open(path, &o, &db));
     ZT_STATUS(t, cohort_open(path, &o, &second), COHORT_EBUSY);
     ZT_OK(t, cohort_close(db));

@@ -27,5 +27,7 @@ void ch_option_format(const char *name, uint64_t value, char text[CH_OPTION_TEXT
 /* Replaces every option that is left to the preset by the value that `preset` (enum cohort_preset) stands for; options that
  * were set stay. The table is in presets.c. */
 void ch_options_resolve(struct cohort_options *o, uint64_t preset);
+/* False: a preset whose number is taken and whose way of writing is not carried out yet; it is refused at creation. */
+bool ch_preset_is_whole(uint64_t preset);
 
 #endif

@@ -45,6 +45,13 @@ resolve(uint64_t *option, uint64_t value)
         *option = value;
 }
 
+bool
+ch_preset_is_whole(uint64_t preset)
+{
+    return preset != COHORT_PRESET_OOP_NOWA && preset != COHORT_PRESET_OOP_ALIGN &&
+           preset != COHORT_PRESET_OOP_BUDGET && preset != COHORT_PRESET_OOP_DICT;
+}
+
 void
 ch_options_resolve(struct cohort_options *o, uint64_t preset)
 {

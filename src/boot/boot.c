@@ -93,6 +93,11 @@ layout_new(struct db *db)
         errno = 0;
         return CH_FAIL(COHORT_EUNSUPPORTED, "%s: a database on a zoned device", dev_name(db->dev));
     }
+    if (!ch_preset_is_whole(db->opts.preset)) {
+        errno = 0;
+        return CH_FAIL(COHORT_EUNSUPPORTED,
+                       "%s: the way of writing of this preset is not built yet", dev_name(db->dev));
+    }
     r->db_id = rt_random() | 1;
     r->format_version = META_VERSION;
     r->preset = (uint32_t)db->opts.preset;

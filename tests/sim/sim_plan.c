@@ -200,13 +200,15 @@ draw_boot(struct sim_plan *p, struct sim_boot *b, struct ch_prng *r)
 static void
 draw_placement(struct sim_plan *p, struct ch_prng *r)
 {
+    static const uint64_t grouped[] = {COHORT_PRESET_OOP_GDT, COHORT_PRESET_OOP_MDC,
+                                       COHORT_PRESET_OOP_DELTA, COHORT_PRESET_SINGLE};
     struct cohort_options *o = &p->opts;
 
     if (o->preset == COHORT_PRESET_INPLACE || o->preset == COHORT_PRESET_INPLACE_ATOMIC ||
         chance(r, 30))
         return;
     if (chance(r, 50))
-        o->preset = COHORT_PRESET_OOP_GDT + draw(r, COHORT_PRESET_SINGLE - COHORT_PRESET_OOP_PACK);
+        o->preset = grouped[draw(r, CH_ARRAY_LEN(grouped))];
     if (chance(r, 30))
         return;
     o->placement = draw(r, COHORT_PLACEMENT_LOG + 1);
