@@ -195,12 +195,20 @@ widen(double v, double *low, double *high)
     }
 }
 
+/* Marks of an axis, less one. */
+static int
+steps_of(const struct scale *a)
+{
+    return (int)((a->high - a->low) / a->step + 0.5);
+}
+
 static void
 draw_y_axis(FILE *out, const struct html_axes *a, const struct scale *y)
 {
     char buf[32];
 
-    for (double v = y->low; v <= y->high + y->step / 2; v += y->step) {
+    for (int i = 0; i <= steps_of(y); i++) {
+        double v = y->low + i * y->step;
         double at = place(y, v);
 
         fprintf(out, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT,
@@ -231,10 +239,13 @@ draw_x_axis(FILE *out, const struct html_axes *a, const struct scale *x)
             fputs("</text>\n", out);
         }
     } else {
-        for (double v = x->low; v <= x->high + x->step / 2; v += x->step)
+        for (int i = 0; i <= steps_of(x); i++) {
+            double v = x->low + i * x->step;
+
             fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
                     place(x, v), LINES_H - BOTTOM + 18,
                     number_text(fabs(v) < x->step / 1e6 ? 0.0 : v, buf));
+        }
     }
     fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">",
             LEFT + (LINES_W - LEFT - RIGHT) / 2, LINES_H - 8);
@@ -384,12 +395,15 @@ html_bars(FILE *out, const char *title, const char *unit, const char *const *par
     fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", BARS_W, height);
     html_text(out, title);
     fputs("\">\n", out);
-    for (double v = 0.0; v <= x.high + x.step / 2; v += x.step)
+    for (int i = 0; i <= steps_of(&x); i++) {
+        double v = i * x.step;
+
         fprintf(out,
                 "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"0\" y2=\"%d\"/>"
                 "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
                 place(&x, v), place(&x, v), height - 38, place(&x, v), height - 22,
                 number_text(v, buf));
+    }
     fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", BAR_LEFT + (int)x.span / 2,
             height - 5);
     html_text(out, unit);

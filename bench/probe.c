@@ -318,6 +318,7 @@ align(struct probe *p, uint64_t origin, uint64_t unit, bool programs)
     uint64_t host, media, at, left;
     int rc = dev_reset(p->c->dev, 0, p->capacity);
 
+    CH_ASSERT(unit > 0);
     count_now(p, &host, &media);
     at = host;
     if (programs)
