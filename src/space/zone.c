@@ -498,7 +498,8 @@ zone_score(const struct zone_table *t, const struct zone *zn, enum victim_policy
         .capacity_bytes = (uint64_t)t->cfg.slots * CH_SLOT_BYTES,
         .age = now - zn->sealed,
         .death = zone_death(zn),
-        .rate = zone_rate(zn),
+        .pages = t->cfg.slots,
+        /* No rate: what its pages were predicted says less than how it has declined since (victim.h). */
     };
 
     return victim_score(policy, &v);
