@@ -7,7 +7,8 @@
 #include "zt/zt.h"
 
 enum {
-    PAGES = 200,
+    PAGES = 200, /* a dictionary is trained on */
+    LATER = 10,  /* more of them, for another dictionary */
 };
 
 /* Rows of a made-up table: names in common, numbers that differ. */
@@ -30,10 +31,10 @@ make_page(struct zt *t, uint8_t *page, page_id pid)
 static uint8_t *
 make_pages(struct zt *t)
 {
-    uint8_t *pages = calloc(PAGES, CH_PAGE_BYTES);
+    uint8_t *pages = calloc(PAGES + LATER, CH_PAGE_BYTES);
 
     ZT_CHECK(t, pages != NULL);
-    for (unsigned i = 0; i < PAGES; i++)
+    for (unsigned i = 0; i < PAGES + LATER; i++)
         make_page(t, pages + (size_t)i * CH_PAGE_BYTES, i + 1);
     return pages;
 }
@@ -97,7 +98,7 @@ test_wrong_dictionary(struct zt *t)
 {
     uint8_t *pages = make_pages(t), page[CH_PAGE_BYTES];
     struct pack_dict *d = make_dict(t, pages, pack_dict_id(5, 1));
-    struct pack_dict *newer = make_dict(t, pages + CH_PAGE_BYTES * 10, pack_dict_id(5, 2));
+    struct pack_dict *newer = make_dict(t, pages + CH_PAGE_BYTES * LATER, pack_dict_id(5, 2));
     struct pack_item it = {.pid = 1, .page = pages, .dict = d};
     struct pack_plan plan;
     struct packer *p;
