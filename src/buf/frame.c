@@ -93,7 +93,12 @@ frame_detach(struct buf *b, struct page_entry *e, uint32_t f)
     struct frame *fr = &b->frames[f];
 
     CH_ASSERT((frame_flags(fr) & (FRAME_DIRTY | FRAME_WRITING)) == 0);
-    changes_forget(b, f);
+    /* Under the lock: the cleaner's last words on the frame came under it, before the flags that were read without. */
+    if (b->changes.frames != NULL) {
+        rt_lock(buf_stripe(b, f));
+        changes_forget(b, f);
+        rt_unlock(buf_stripe(b, f));
+    }
     atomic_store_explicit(&e->frame1, 0, memory_order_relaxed);
     atomic_store_explicit(&fr->flags, 0, memory_order_relaxed);
     atomic_store_explicit(&fr->pid, 0, memory_order_relaxed);
