@@ -175,7 +175,8 @@ meta_root_decode(const uint8_t *block, struct meta_root *out)
     if (r.format_version == 0 || r.sequence == 0 || ch_get32(block + 92) > FLAG_CLEAN)
         return CH_FAIL(COHORT_EROOT, "root record %" PRIu64 ": version, sequence or flags",
                        r.sequence);
-    if (r.format_version >= 3 && ch_get32(block + LOG_PLACE_OFFSET) > 1)
+    if (r.format_version >= 3 && (ch_get32(block + LOG_PLACE_OFFSET) > 1 ||
+                                  (!r.log_zones && ch_get32(block + LOG_ZONE_OFFSET) != 0)))
         return CH_FAIL(COHORT_EROOT, "root record %" PRIu64 ": place of the log", r.sequence);
     if (r.format_version == 1)
         r.ids_root = r.next_txn = 0;
