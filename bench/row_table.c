@@ -47,6 +47,17 @@ name_width(const struct row_run *runs, size_t n)
     return (int)width;
 }
 
+/* Database's, drive's, both, both with the log; bytes of flash an operation. */
+static void
+print_amplification(const struct figures *f)
+{
+    print_number(f->db_waf, 8, 3);
+    print_number(f->ssd_waf, 8, 3);
+    print_number(f->total_waf, 8, 3);
+    print_number(f->total_waf_with_log, 8, 3);
+    print_number(f->flash_bytes_per_op, 10, 1);
+}
+
 static void
 print_waf(const struct row_run *runs, size_t n, int width)
 {
@@ -57,11 +68,7 @@ print_waf(const struct row_run *runs, size_t n, int width)
         const struct bench_result *r = row_result(&runs[i]);
 
         printf("%-*s", width, runs[i].spec->name);
-        print_number(r->figures.db_waf, 8, 3);
-        print_number(r->figures.ssd_waf, 8, 3);
-        print_number(r->figures.total_waf, 8, 3);
-        print_number(r->figures.total_waf_with_log, 8, 3);
-        print_number(r->figures.flash_bytes_per_op, 10, 1);
+        print_amplification(&r->figures);
         print_number(r->figures.compress_ratio, 7, 3);
         print_number(r->figures.compress_ratio_sd, 7, 3);
         print_number(r->figures.packed_ratio, 7, 3);
@@ -193,11 +200,7 @@ row_line_print(const struct row_run *r, const char *axis, const char *value, boo
                "DB WAF", "SSD WAF", "total", "with log", "flash B/op", "reads/op", "page", "sd",
                "steady");
     printf("%-16s %-16s %-24.24s", value, r->spec->name, r->device);
-    print_number(x->figures.db_waf, 8, 3);
-    print_number(x->figures.ssd_waf, 8, 3);
-    print_number(x->figures.total_waf, 8, 3);
-    print_number(x->figures.total_waf_with_log, 8, 3);
-    print_number(x->figures.flash_bytes_per_op, 10, 1);
+    print_amplification(&x->figures);
     print_number(x->figures.reads_per_op, 8, 3);
     print_number(x->figures.compress_ratio, 7, 3);
     print_number(x->figures.compress_ratio_sd, 7, 3);

@@ -35,9 +35,6 @@ enum {
     PLACE_SAVE_BYTES = 1024,
 };
 
-#define PLACE_NONE \
-    UINT64_C(0) /* the same as in map.h, which names no place; here it is PLACE_NOSEP */
-
 enum place_policy {
     PLACE_NOSEP,
     PLACE_SEPGC,
